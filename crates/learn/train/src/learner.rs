@@ -57,7 +57,8 @@ pub struct UpdateBatch<'a> {
     /// The tokens that truncated sampling kept at each target, `[targets]`.
     pub masks: &'a SamplingMasks,
     /// Sequences whose derivatives are expected to be zero, `[sequences]`: they weigh nothing when
-    /// the others are cut into shards. A wrong expectation costs time and changes no bit.
+    /// the others are cut into shards. A wrong expectation changes no bit. It costs time, and by
+    /// layer memory beyond the plan, because tapes of all sequences that go backward exist at once.
     pub idle: &'a [bool],
     /// The sampler's scores of each sequence that these very weights sampled, `[sequences]`.
     pub on_policy: &'a [Option<OnPolicy<'a>>],

@@ -314,7 +314,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
     }
 
     /// Allocates the gradients, whose memory may have been freed, on all ranks before any of them
-    /// changes a weight: a lack of memory then ends the run between two steps, not within one.
+    /// changes a weight: a lack of memory then ends the run between two steps, not within one. By
+    /// layer these are the slices; each layer's memory is taken within the update.
     fn allocate_gradients(&mut self) -> Result<()> {
         self.learner.allocate_gradient()?;
         self.process_model.as_mut().map_or(Ok(()), Learner::allocate_gradient)?;
