@@ -17,13 +17,13 @@ fn limited(script: &str, limits: Limits) -> Program {
 #[test]
 fn memory_is_counted_over_all_processes() {
     let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
-    // Each holds what one alone may hold.
-    let hold =
-        "x=$(head -c 30000000 /dev/urandom | base64 -w 0 | head -c 30000000); echo held; read line";
+    // Each holds what one alone may hold. Input of a process in the background is empty, so there it
+    // sleeps.
+    let hold = "x=$(head -c 30000000 /dev/urandom | base64 -w 0 | head -c 30000000); echo held";
     for sandbox in tiers() {
-        let one = run(&sandbox, &limited(hold, limits.clone()), "\n");
+        let one = run(&sandbox, &limited(hold, limits.clone()), "");
         assert_eq!((one.stdout.as_str(), one.ending), ("held\n", Ending::Exited(0)));
-        let several = format!("for i in 1 2 3 4; do ({hold}) & done; wait");
+        let several = format!("for i in 1 2 3 4; do ({hold}; sleep 60) & done; wait");
         let mut jail = Jail::start(&sandbox, &limited(&several, limits.clone())).unwrap();
         let _streams = jail.streams();
         assert_eq!(jail.wait_for(PATIENCE), Some(Ending::MemoryLimit));
