@@ -1,6 +1,7 @@
 //! A rank's activity, and the heartbeat that reports it to others.
 
 use crate::engine::{NOTE_BYTES, Note};
+use crate::text::beginning;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A rank's activity, as its heartbeat reports it to others.
@@ -70,9 +71,7 @@ impl Beat {
 
     pub fn encode(&self) -> Note {
         let mut note = [0; NOTE_BYTES];
-        let end =
-            (0..=self.what.len().min(TEXT)).rev().find(|&end| self.what.is_char_boundary(end));
-        let text = &self.what.as_bytes()[..end.unwrap_or(0)];
+        let text = beginning(&self.what, TEXT).as_bytes();
         note[0] = u8::from(self.waits.is_some()) | u8::from(self.calls.is_some()) << 1;
         note[1] = text.len() as u8;
         note[2..10].copy_from_slice(&self.done.to_le_bytes());

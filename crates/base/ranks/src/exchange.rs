@@ -9,6 +9,7 @@ use crate::header::{HEADER_BYTES, Header, Kind, agreement};
 use crate::line::Line;
 use crate::piece::Piece;
 use crate::pulse::{Message, Tell};
+use crate::text::beginning;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -129,9 +130,7 @@ impl Exchange {
     /// Takes part in the next exchange only to report why this rank has failed. Returns the error
     /// that all ranks get.
     pub fn fail(&self, cause: &str) -> Error {
-        let end =
-            (0..=cause.len().min(MAX_CAUSE_BYTES)).rev().find(|&end| cause.is_char_boundary(end));
-        let words = &cause.as_bytes()[..end.unwrap_or(0)];
+        let words = beginning(cause, MAX_CAUSE_BYTES).as_bytes();
         let last = Contribution { record: words, failed: true, ..Contribution::default() };
         match self.run(Kind::Finish, last, |_| Ok(())) {
             Err(error) => error,

@@ -28,6 +28,7 @@ mod settings;
 mod slices;
 mod sum;
 mod tcp;
+mod text;
 pub mod threads;
 mod tree;
 mod world;

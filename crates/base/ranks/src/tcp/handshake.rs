@@ -6,6 +6,7 @@
 //! empty one and the other's proof. All lengths are fixed or bounded.
 
 use crate::error::{Error, Result};
+use crate::text::beginning;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -39,8 +40,7 @@ pub(super) struct Identity {
 impl Identity {
     pub fn encode(&self) -> [u8; IDENTITY] {
         let mut bytes = [0; IDENTITY];
-        let end = (0..=self.host.len().min(HOST)).rev().find(|&i| self.host.is_char_boundary(i));
-        let host = &self.host.as_bytes()[..end.unwrap_or(0)];
+        let host = beginning(&self.host, HOST).as_bytes();
         // Launchers' variables are bounded.
         bytes[..4].copy_from_slice(&(self.rank as u32).to_le_bytes());
         bytes[4..8].copy_from_slice(&(self.size as u32).to_le_bytes());
@@ -210,9 +210,7 @@ pub(super) fn hear(stream: TcpStream, key: &str, end: Instant) -> Result<Option<
 impl Caller {
     /// Tells the caller why it is refused.
     pub fn refuse(mut self, refusal: &Refusal) -> io::Result<()> {
-        let why = &refusal.why;
-        let end = (0..=why.len().min(REFUSAL)).rev().find(|&end| why.is_char_boundary(end));
-        let why = &why.as_bytes()[..end.unwrap_or(0)];
+        let why = beginning(&refusal.why, REFUSAL).as_bytes();
         self.stream.write_all(
             &[&(why.len() as u16).to_le_bytes()[..], why, &[refusal.may_help.into()]].concat(),
         )
