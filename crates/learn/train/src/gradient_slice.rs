@@ -4,12 +4,16 @@
 use crate::error::Result;
 use crate::ranks::TrainingRanks;
 use isentrope_kernels::{Backend, Buffer, Role};
-use isentrope_model::{Error as ModelError, Model};
+use isentrope_model::{Error as ModelError, Model, Parameters};
 use isentrope_ranks::Slices;
 use std::ops::Range;
 
 /// This rank's elements of each group that has been added over ranks: f32, on the device.
-pub struct GradientSlice(Vec<Part>);
+pub struct GradientSlice {
+    parts: Vec<Part>,
+    /// Each group's parameters, and their slices.
+    groups: Vec<(Range<usize>, Slices)>,
+}
 
 /// The slice's part of one parameter.
 struct Part {
@@ -31,12 +35,12 @@ impl GradientSlice {
             sum.map(|sum| Part { parameter, elements, sum })
         };
         let parts = slices.by_parameter(&own).map(part).collect::<Result<_, _>>();
-        Ok(Self(parts.map_err(ModelError::from)?))
+        Ok(Self { parts: parts.map_err(ModelError::from)?, groups: slices.groups().collect() })
     }
 
-    /// Adds the gradient of a group over ranks, and keeps this rank's part. `gradient` has a buffer
-    /// for each of the group's `parameters`, and is overwritten; [`Slices::groups`] has the groups.
-    /// All ranks add them in the same order.
+    /// Adds the gradient of a group over ranks, and keeps this rank's part. `group` is its number
+    /// in [`ParameterList::groups`](isentrope_model::ParameterList::groups), whose part of
+    /// `gradient` is overwritten, and no other read. All ranks add groups in the same order.
     ///
     /// # Errors
     /// When another rank has failed.
@@ -44,12 +48,18 @@ impl GradientSlice {
         &mut self,
         backend: &dyn Backend,
         ranks: &TrainingRanks,
-        (parameters, slices): &(Range<usize>, Slices),
-        gradient: &mut [Buffer],
+        group: usize,
+        gradient: &mut Parameters,
     ) -> Result<()> {
-        ranks.sum_gradients(backend, gradient, slices)?;
-        for part in self.0.iter_mut().filter(|part| parameters.contains(&part.parameter)) {
-            let from = &gradient[part.parameter - parameters.start];
+        let Self { parts, groups } = self;
+        let (parameters, slices) = &groups[group];
+        if parameters.is_empty() {
+            return Ok(());
+        }
+        let buffers = gradient.buffers_mut();
+        ranks.sum_gradients(backend, &mut buffers[parameters.clone()], slices)?;
+        for part in parts.iter_mut().filter(|part| parameters.contains(&part.parameter)) {
+            let from = &buffers[part.parameter];
             backend.copy_elements(from, part.elements.clone(), &mut part.sum, 0);
         }
         Ok(())
@@ -58,6 +68,6 @@ impl GradientSlice {
     /// The elements, in the order of parameters, as
     /// [`Optimizer::update_summed`](crate::optimizer::Optimizer::update_summed) takes them.
     pub fn elements(&self) -> Vec<(&Buffer, Range<usize>)> {
-        self.0.iter().map(|part| (&part.sum, 0..part.elements.len())).collect()
+        self.parts.iter().map(|part| (&part.sum, 0..part.elements.len())).collect()
     }
 }

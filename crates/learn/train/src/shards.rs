@@ -12,7 +12,6 @@ use isentrope_kernels::{Backend, Role};
 use isentrope_model::{
     BackwardPass, Derivatives, Error as ModelError, Gradient, Model, Parameters, RouterUse, Tape,
 };
-use isentrope_ranks::Slices;
 use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
@@ -114,8 +113,7 @@ impl ShardedGradient {
         let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
         let Some(slice) = slice else { return sums.accumulate(model, passes, None) };
         assert!(!*is_complete, "an update goes by layer once");
-        let groups = ranks.slices(model).groups().collect();
-        sums.accumulate(model, passes, Some(GradientExchange { ranks, slice, groups }))?;
+        sums.accumulate(model, passes, Some((ranks, slice)))?;
         *is_complete = true;
         Ok(())
     }
@@ -163,26 +161,6 @@ impl ShardedGradient {
     }
 }
 
-/// The exchange of an update's gradient by layer: as soon as that of a group of parameters is
-/// complete on this rank, the ranks add theirs, and each keeps its slice.
-struct GradientExchange<'a> {
-    ranks: &'a TrainingRanks,
-    slice: &'a mut GradientSlice,
-    /// Each group's parameters, and their slices.
-    groups: Vec<(Range<usize>, Slices)>,
-}
-
-impl GradientExchange<'_> {
-    fn take(&mut self, model: &Model, group: usize, gradient: &mut Parameters) -> Result<()> {
-        let group = &self.groups[group];
-        if group.0.is_empty() {
-            return Ok(());
-        }
-        let of_group = &mut gradient.buffers_mut()[group.0.clone()];
-        self.slice.add_over_ranks(&*model.backend, self.ranks, group, of_group)
-    }
-}
-
 /// The error if the gradient's memory cannot be allocated. The plan counts it, so another process
 /// has taken it.
 fn no_room(error: ModelError) -> Error {
@@ -215,14 +193,14 @@ impl Sums {
     /// Takes passes backward, each with its shard, in order: all of them go through a layer before
     /// any enters the one below. A gradient is one chain over the passes, however many go together.
     ///
-    /// With an `exchange` these are all passes of an update, and a group of parameters has memory
-    /// from the first pass that adds to its gradient until the exchange has had the gradient of all
-    /// shards of this rank.
+    /// With an `exchange` these are all passes of an update. As soon as the gradient of a group of
+    /// parameters is complete on this rank, the ranks add theirs, and each keeps its slice. The
+    /// group has memory from the first pass that adds to its gradient until then.
     fn accumulate(
         &mut self,
         model: &Model,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
-        mut exchange: Option<GradientExchange<'_>>,
+        mut exchange: Option<(&TrainingRanks, &mut GradientSlice)>,
     ) -> Result<()> {
         let (embedding, head) = (0, self.groups.len() - 1);
         let is_whole = exchange.is_none();
@@ -231,7 +209,7 @@ impl Sums {
             if is_whole { Ok(()) } else { sums.enter(model, group) }
         };
         let mut leave = |sums: &mut Self, group| match &mut exchange {
-            Some(exchange) => sums.leave(model, group, exchange),
+            Some((ranks, slice)) => sums.leave(model, group, ranks, slice),
             None => Ok(()),
         };
         enter(self, head)?;
@@ -300,15 +278,16 @@ impl Sums {
         Ok(())
     }
 
-    /// Gives a group's gradient of all shards to the exchange. Its memory is for the next group.
+    /// Adds a group's gradient of all shards over ranks. Its memory is for the next group.
     fn leave(
         &mut self,
         model: &Model,
         group: usize,
-        exchange: &mut GradientExchange<'_>,
+        ranks: &TrainingRanks,
+        slice: &mut GradientSlice,
     ) -> Result<()> {
         self.finish_group(model, group);
-        exchange.take(model, group, self.gradient.parameters_mut())?;
+        slice.add_over_ranks(&*model.backend, ranks, group, self.gradient.parameters_mut())?;
         self.groups[group].added = 0;
         self.vacated = Some(group);
         Ok(())

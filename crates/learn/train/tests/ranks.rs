@@ -223,10 +223,8 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
                     Optimizer::new(&model, "optimizer", settings, &ranks, Role::Moment).unwrap();
                 let norm = if by_group {
                     let mut slice = GradientSlice::new(&model, &ranks).unwrap();
-                    let groups: Vec<_> = ranks.slices(&model).groups().collect();
-                    for group in groups.iter().rev() {
-                        let of_group = &mut gradient.buffers_mut()[group.0.clone()];
-                        slice.add_over_ranks(&*backend, &ranks, group, of_group).unwrap();
+                    for group in (0..trained.groups().len()).rev() {
+                        slice.add_over_ranks(&*backend, &ranks, group, &mut gradient).unwrap();
                     }
                     optimizer.update_summed(&mut model, &slice.elements(), &ranks, 1e-3)
                 } else {
