@@ -66,13 +66,23 @@ impl RunTable {
         Summary::of(&entries.collect::<Vec<_>>())
     }
 
+    /// All runs.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().map(|(_, run, _)| run)
+    }
+
+    /// The runs of a group of a summary that count.
+    pub(super) fn of_group(&self, group: &Group) -> Vec<&Run> {
+        let is_of = |(name, run, _): &&(String, Run, Value)| {
+            *name == group.name && group.runs.contains(&run.name)
+        };
+        self.runs.iter().filter(is_of).map(|(_, run, _)| run).collect()
+    }
+
     /// The curves of each group of a summary, in its order.
     pub fn curves(&self, groups: &[Group]) -> Vec<GroupCurves> {
         let of_group = |group: &Group| {
-            let is_of = |(name, run, _): &&(String, Run, Value)| {
-                *name == group.name && group.runs.contains(&run.name)
-            };
-            let runs: Vec<&Run> = self.runs.iter().filter(is_of).map(|(_, run, _)| run).collect();
+            let runs = self.of_group(group);
             let metrics: BTreeSet<&str> =
                 runs.iter().flat_map(|run| run.log.all()).map(|(name, _)| name).collect();
             let curve = |metric: &str| {

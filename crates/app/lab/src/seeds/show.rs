@@ -55,7 +55,7 @@ pub fn markdown(summary: &Summary) -> String {
 }
 
 /// A Markdown table; its cells are escaped.
-fn table(first: &str, heads: &[String], lines: &[Vec<String>]) -> String {
+pub(super) fn table(first: &str, heads: &[String], lines: &[Vec<String>]) -> String {
     let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
     let row = |cells: &[String]| cells.iter().map(cell).collect::<Vec<_>>().join(" | ");
     let mut text = format!("| {first} | {} |\n|---|{}\n", row(heads), "---|".repeat(heads.len()));

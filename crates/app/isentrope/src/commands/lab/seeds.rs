@@ -3,7 +3,7 @@
 use crate::standard_output::print;
 use anyhow::{Result, bail};
 use clap::Args;
-use isentrope_lab::seeds::{GroupCurves, RunTable, Summary, markdown};
+use isentrope_lab::seeds::{GroupCurves, RunTable, StepsToLevel, Summary, levels, markdown};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -15,7 +15,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz
-  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --group no-clipping --group clip-cov")]
+  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --group no-clipping --group clip-cov
+  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --level 30    # steps to 30 % mean@8")]
 pub struct Seeds {
     /// The table, .csv or .csv.gz
     #[arg(value_name = "TABLE")]
@@ -24,6 +25,9 @@ pub struct Seeds {
     /// with
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
+    /// Says after how many steps runs reach this accuracy, in percent, too
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    level: Option<u8>,
     /// Prints one JSON object, with curves of all metrics, instead of tables
     #[arg(long)]
     json: bool,
@@ -35,6 +39,9 @@ struct Everything<'a> {
     summary: &'a Summary,
     /// In the order of the groups.
     curves: Vec<GroupCurves>,
+    /// With --level.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps_to_level: Vec<StepsToLevel>,
 }
 
 impl Seeds {
@@ -48,12 +55,15 @@ impl Seeds {
         }
         let runs = RunTable::read(&self.table, &self.group)?;
         let summary = runs.summary();
+        let level = self.level.map(|percent| f64::from(percent) / 100.0);
+        let reached = level.map(|level| runs.steps_to(level, &summary.groups));
         if self.json {
             let curves = runs.curves(&summary.groups);
-            return print(
-                &(serde_json::to_string(&Everything { summary: &summary, curves })? + "\n"),
-            );
+            let steps_to_level = reached.unwrap_or_default();
+            let everything = Everything { summary: &summary, curves, steps_to_level };
+            return print(&(serde_json::to_string(&everything)? + "\n"));
         }
-        print(&markdown(&summary))
+        let of_level = |(level, reached): (f64, Vec<_>)| format!("\n{}", levels(level, &reached));
+        print(&(markdown(&summary) + &level.zip(reached).map(of_level).unwrap_or_default()))
     }
 }
