@@ -250,7 +250,8 @@ impl Line {
     pub fn text(&self, key: &str) -> Result<&str> {
         match self.object.get(key) {
             Some(Value::String(text)) => Ok(text),
-            _ => Err(self.error(format_args!("\"{key}\" must be a string"))),
+            None => Err(self.lacks(&[key])),
+            Some(_) => Err(self.error(format_args!("\"{key}\" must be a string"))),
         }
     }
 

@@ -43,7 +43,7 @@ impl Output {
         }
         let file = AtomicFile::create(&path).map_err(io::Error::from).with_context(|| {
             format!(
-                "{}: its directory is {}, and one cannot write there",
+                "{}: its directory is {}, and one cannot write there; --out names another file",
                 path.display(),
                 parent(&path).display()
             )

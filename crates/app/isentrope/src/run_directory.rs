@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail};
 use isentrope_files::names;
-use isentrope_lab::run_files::{RECIPE, VALUES};
+use isentrope_lab::run_files::{METRICS, RECIPE, VALUES};
 use isentrope_model::adapter::AdapterConfig;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Refuses the directory of a run, or of its checkpoints, where a model's directory is expected.
@@ -42,6 +43,26 @@ pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses the recipe of a run that was copied or moved: `out` is the directory that it names, in
+/// which another run may be.
+///
+/// # Errors
+/// With the setting that names either directory.
+pub fn refuse_as_moved(recipe: &Path, out: &Path) -> Result<()> {
+    let of_run = recipe.parent().filter(|dir| dir.join(METRICS).exists());
+    let Some(dir) = of_run.filter(|_| recipe.file_name().is_some_and(|name| name == RECIPE)) else {
+        return Ok(());
+    };
+    if fs::canonicalize(dir).ok() != fs::canonicalize(out).ok() {
+        let (recipe, dir, out) = (recipe.display(), dir.display(), out.display());
+        bail!(
+            "{recipe}: the run here was copied or moved, since its recipe names {out} (run.out); \
+             --set run.out={dir} means the run here, --set run.out={out} the other directory"
+        );
+    }
+    Ok(())
+}
+
 /// The directory `step-N` of the last step.
 pub fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
     let names = names(dir).ok()?;
@@ -53,7 +74,6 @@ pub fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn what_is_meant_is_named() {
@@ -83,5 +103,21 @@ mod tests {
         fs::write(run.join(RECIPE), "").unwrap();
         assert!(refuse_as_recipe(&run).unwrap_err().to_string().ends_with("run/recipe.toml"));
         refuse_as_recipe(&run.join(RECIPE)).unwrap();
+    }
+
+    #[test]
+    fn a_copied_run_is_not_taken_for_the_first() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (run, copy) = (scratch.path().join("run"), scratch.path().join("copy"));
+        for dir in [&run, &copy] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join(METRICS), "").unwrap();
+        }
+        let said = refuse_as_moved(&copy.join(RECIPE), &run).unwrap_err().to_string();
+        assert!(said.contains(&format!("--set run.out={} means", copy.display())), "{said}");
+        refuse_as_moved(&run.join(RECIPE), &run.join("../run")).unwrap();
+        // A directory that is gone is another one; a file of another name is no run's recipe.
+        assert!(refuse_as_moved(&copy.join(RECIPE), &scratch.path().join("gone")).is_err());
+        refuse_as_moved(&copy.join("other.toml"), &run).unwrap();
     }
 }

@@ -9,8 +9,8 @@ use isentrope_rollout::Sampling;
 /// How tokens are drawn, where responses end, and the memory that sampling may use.
 #[derive(Args)]
 pub struct SamplingFlags {
-    /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's, or the
-    /// model's own]
+    /// Divisor of the logits; 0 takes the most likely token [default: the model's own;
+    /// `eval`: the benchmark's]
     #[arg(long, value_name = "T")]
     pub temperature: Option<f32>,
     /// Samples among the most likely tokens that together have this probability [default: 1, all of

@@ -17,7 +17,7 @@ use isentrope_lab::log::RunLog;
 use isentrope_lab::theory::{TheoryOfRun, of_predictions};
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
-use isentrope_train::run::{Ending, RunSummary};
+use isentrope_train::run::{Ending, RunSummary, word};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
@@ -336,20 +336,22 @@ fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> Strin
     let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) else {
         return String::new();
     };
-    let (dir, more) = (summary.directory.display(), 2 * summary.step);
+    let path = |path: &Path| word(&path.display().to_string());
+    let (dir, checkpoint_path) = (path(&summary.directory), path(checkpoint));
+    let more = 2 * summary.step;
     let mut text = "\n  what next:\n".to_owned();
     if let Some(example) = &summary.example {
-        let _ =
-            writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
+        let flags = example.flags();
+        let _ = writeln!(text, "    isentrope generate {checkpoint_path} {flags}");
     }
     if AdapterConfig::is_in(checkpoint) {
         text += &explained(
-            &format!("isentrope merge {} --out merged", checkpoint.display()),
+            &format!("isentrope merge {checkpoint_path} --out merged"),
             "one model of base and adapter",
             width,
         );
     }
-    let run = format!("isentrope {command} {dir}/recipe.toml");
+    let run = format!("isentrope {command} {}", path(&summary.directory.join("recipe.toml")));
     text += &explained(
         &format!("isentrope report {dir}"),
         "what happened, as a web page to share",

@@ -1,4 +1,4 @@
-//! Finds the step at which half of a change was over, by linear interpolation between evaluations.
+//! Finds the evaluation at which half of a change was over.
 
 use crate::law::Point;
 
@@ -20,14 +20,10 @@ pub(crate) fn growth(points: &[Point], quantity: Quantity) -> Option<f64> {
     (grown > LEAST_CHANGE * first.abs().max(f64::MIN_POSITIVE)).then_some(grown)
 }
 
-/// The first step at which half of the growth is reached.
-pub(crate) fn half_way(points: &[Point], quantity: Quantity) -> Option<f64> {
+/// The step of the first point at which half of the growth is reached.
+pub(crate) fn half_way(points: &[Point], quantity: Quantity) -> Option<u64> {
     let middle = quantity(points.first()?) + growth(points, quantity)? / 2.0;
-    let pair = points.windows(2).find(|pair| quantity(&pair[1]) >= middle)?;
-    let (before, after) = (quantity(&pair[0]), quantity(&pair[1]));
-    let part =
-        if after > before { ((middle - before) / (after - before)).clamp(0.0, 1.0) } else { 0.0 };
-    Some(pair[0].step as f64 + part * (pair[1].step - pair[0].step) as f64)
+    points.iter().find(|point| quantity(point) >= middle).map(|point| point.step)
 }
 
 #[cfg(test)]
@@ -35,13 +31,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_a_change_is_over_between_points_in_a_line() {
+    fn half_of_a_change_is_over_at_a_point() {
         let points = |values: [(u64, f64, f64); 3]| {
             values.map(|(step, entropy, accuracy)| Point { step, entropy, accuracy })
         };
         let fell = points([(0, 2.0, 0.1), (10, 1.2, 0.3), (50, 0.2, 0.5)]);
-        assert!((half_way(&fell, SPENT).unwrap() - 14.0).abs() < 1e-9);
-        assert!((half_way(&fell, GAINED).unwrap() - 10.0).abs() < 1e-9);
+        assert_eq!((half_way(&fell, SPENT), half_way(&fell, GAINED)), (Some(50), Some(10)));
         // A change of less than 2 % does not count.
         let still = points([(0, 1.0, 0.5), (5, 1.0, 0.4), (10, 0.985, 0.2)]);
         assert_eq!((half_way(&still, SPENT), half_way(&still, GAINED)), (None, None));

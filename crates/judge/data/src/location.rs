@@ -111,6 +111,11 @@ impl DataLocation {
     /// The defect, as a sentence.
     pub fn check(&self) -> Result<()> {
         match self {
+            Self::File(path) if path.is_dir() => {
+                let shown = path.display().to_string();
+                let what = format!("is a directory; name its files, such as {shown}/*.jsonl");
+                Err(Error::place(&shown, what))
+            }
             Self::File(path) => Format::of(path).map(drop).map_err(|error| match path.to_str() {
                 Some(text) if is_like_id(text) && !path.exists() => Error::place(
                     text,

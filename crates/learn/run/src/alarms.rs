@@ -378,10 +378,9 @@ impl Remedies {
                       objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
                       spends it more slowly. What is spent does not come back: start again, or \
                       from a checkpoint before it.",
-            truncation: "Raise rollout.max_tokens, which counts what an environment gives (its \
-                         opening, its answers), or let length cost something with \
-                         reward.overlong.buffer. If the model never ends a response, look at \
-                         data.template and rollout.stop.",
+            truncation: "Raise rollout.max_tokens, or let length cost something with \
+                         reward.overlong.buffer; an environment's texts count, too. If the model \
+                         never ends a response, look at data.template and rollout.stop.",
             signal: "Choose data that the model solves now and then, or raise rollout.responses; \
                      rollout.filter = true samples other problems in place of these.",
             length: "Let length cost something with reward.overlong.buffer, leave cut off \

@@ -28,6 +28,7 @@ use isentrope_rollout::{EpisodePreview, Judge, Limits, Prompter, Turns};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The recipe of one kind of training, and its preparation.
@@ -332,6 +333,11 @@ pub struct Prepared<T> {
 }
 
 impl<T: Trainer> Prepared<T> {
+    /// The evaluation sets by name, with the SHA-256 of each.
+    pub fn evaluations(&self) -> BTreeMap<&str, String> {
+        self.sets.iter().map(|set| (&*set.name, set.sha256())).collect()
+    }
+
     /// How many weights are trained beside how many frozen ones, if adapters are trained.
     pub fn adapters(&self) -> Option<String> {
         Some(self.trainer.tables().lora?.summary(&self.layout))

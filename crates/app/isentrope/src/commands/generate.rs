@@ -26,9 +26,10 @@ use std::time::Instant;
 /// Sample responses from a model
 ///
 /// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample,
-/// text, tokens, logprobs, entropies (in nats) and finish_reason ("stop" or "length"). A prompts
-/// line is {"prompt": text or list of messages}, {"messages": [...]} or {"tokens": [ids]}, with an
-/// optional "id"; data sets may also call the prompt problem or question.
+/// text, prompt_tokens, tokens, temperature, logprobs, entropies (in nats) and finish_reason
+/// ("stop" or "length"); `isentrope score` reads them as they are. A prompts line is {"prompt":
+/// text or list of messages}, {"messages": [...]} or {"tokens": [ids]}, with an optional "id"; data
+/// sets may also call the prompt problem or question.
 ///
 /// Sampling settings that are not given come from the model's generation_config.json where it asks
 /// for sampling (do_sample), else temperature 1 without truncation. A response depends on the
@@ -72,7 +73,10 @@ struct Record<'a> {
     id: &'a Value,
     sample: usize,
     text: &'a Option<String>,
+    prompt_tokens: &'a [u32],
     tokens: &'a [u32],
+    /// The temperature of the log-probs: 1 of greedy responses.
+    temperature: f32,
     logprobs: &'a [f32],
     #[serde(skip_serializing_if = "Option::is_none")]
     sampling_logprobs: &'a Option<Vec<f32>>,
@@ -127,85 +131,13 @@ impl Generate {
             engine.submit(request).map_err(|e| source.error(i, e))?;
         }
         interrupt::wind_up_first("keeping the finished responses");
-        let summary = self.drive(&mut engine, &prompts, &mut display)?;
+        let asked = Asked { prompts: &prompts, samples: self.n as usize, sampling: &sampling };
+        let summary = drive(&mut engine, asked, &mut display)?;
         if let Display::Lines(output) = display {
             output.finish()?;
         }
         messages::say(&format!("{summary}, {}{origin}", sampling.decoding()));
         Ok(())
-    }
-
-    /// Runs the engine to the end, showing what happens.
-    fn drive(
-        &self,
-        engine: &mut Engine<'_>,
-        prompts: &[NamedPrompt],
-        display: &mut Display,
-    ) -> Result<String> {
-        let started = Instant::now();
-        let samples = self.n as usize;
-        let total = prompts.len() * samples;
-        // The bar is hidden if text goes to the same terminal, because they would overwrite each
-        // other.
-        let mut work = Work::new("responses", total as u64, !matches!(display, Display::Lines(_)));
-        // Finished responses that wait for an earlier one, since lines go out in order.
-        let mut waiting = BTreeMap::new();
-        let (mut next, mut finished, mut tokens, mut entropy) = (0, 0u64, 0usize, 0.0f64);
-        while !engine.is_idle() {
-            if interrupt::requested() {
-                work.finish();
-                return Err(interrupted(display, prompts, samples, waiting)?);
-            }
-            for event in engine.step()? {
-                match event {
-                    Event::NotFinite { position, .. } => bail!(Error::NotFinite { position }),
-                    Event::Token { drawn, text, .. } => {
-                        tokens += 1;
-                        entropy += f64::from(drawn.entropy);
-                        if let (Display::Stream { shown }, Some(text)) = (&mut *display, text) {
-                            *shown += text.len();
-                            print(&text)?;
-                        }
-                    }
-                    Event::Finished { request, sample, completion } => {
-                        finished += 1;
-                        match display {
-                            Display::Stream { shown } => {
-                                let rest = completion.text.as_deref().and_then(|t| t.get(*shown..));
-                                print(&format!("{}\n", rest.unwrap_or_default()))?;
-                            }
-                            Display::Headed => {
-                                let heading = format!(
-                                    "── {} · sample {sample} · {} tokens, {} ──",
-                                    name(&prompts[request].id),
-                                    completion.tokens.len(),
-                                    completion.finish_reason.name()
-                                );
-                                print(&format!("{heading}\n{}\n", shown_text(&completion)))?;
-                            }
-                            Display::Lines(output) => {
-                                waiting.insert(request * samples + sample, completion);
-                                while let Some(completion) = waiting.remove(&next) {
-                                    write_line(output, prompts, samples, next, &completion)?;
-                                    next += 1;
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            let speed = tokens as f64 / started.elapsed().as_secs_f64();
-            work.advance(finished, &format!("{} running, {speed:.0} tokens/s", engine.running()));
-        }
-        work.finish();
-        let seconds = started.elapsed().as_secs_f64();
-        Ok(format!(
-            "{}, {} in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
-            messages::counted(total, "response"),
-            messages::counted(tokens, "token"),
-            tokens as f64 / seconds,
-            entropy / tokens.max(1) as f64
-        ))
     }
 
     /// The given settings, or else the model's own; and a note on their origin, if the model's own
@@ -264,37 +196,112 @@ impl Generate {
     }
 }
 
-fn write_line(
-    output: &mut Output,
-    prompts: &[NamedPrompt],
+/// The request, as records show it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    prompts: &'a [NamedPrompt],
     samples: usize,
-    index: usize,
-    c: &Completion,
-) -> Result<()> {
-    output.line(&Record {
-        id: &prompts[index / samples].id,
-        sample: index % samples,
-        text: &c.text,
-        tokens: &c.tokens,
-        logprobs: &c.logprobs,
-        sampling_logprobs: &c.sampling_logprobs,
-        entropies: &c.entropies,
-        finish_reason: c.finish_reason.name(),
-    })
+    sampling: &'a Sampling,
+}
+
+impl Asked<'_> {
+    /// Writes the line of a response by its place in the order of prompts and samples.
+    fn write(self, output: &mut Output, place: usize, c: &Completion) -> Result<()> {
+        let prompt = &self.prompts[place / self.samples];
+        let temperature = self.sampling.temperature;
+        output.line(&Record {
+            id: &prompt.id,
+            sample: place % self.samples,
+            text: &c.text,
+            prompt_tokens: &prompt.tokens,
+            tokens: &c.tokens,
+            temperature: if temperature == 0.0 { 1.0 } else { temperature },
+            logprobs: &c.logprobs,
+            sampling_logprobs: &c.sampling_logprobs,
+            entropies: &c.entropies,
+            finish_reason: c.finish_reason.name(),
+        })
+    }
+}
+
+/// Runs the engine to the end, showing what happens.
+fn drive(engine: &mut Engine<'_>, asked: Asked<'_>, display: &mut Display) -> Result<String> {
+    let started = Instant::now();
+    let total = asked.prompts.len() * asked.samples;
+    // The bar is hidden if text goes to the same terminal, because they would overwrite each
+    // other.
+    let mut work = Work::new("responses", total as u64, !matches!(display, Display::Lines(_)));
+    // Finished responses that wait for an earlier one, since lines go out in order.
+    let mut waiting = BTreeMap::new();
+    let (mut next, mut finished, mut tokens, mut entropy) = (0, 0u64, 0usize, 0.0f64);
+    while !engine.is_idle() {
+        if interrupt::requested() {
+            work.finish();
+            return Err(interrupted(display, asked, waiting)?);
+        }
+        for event in engine.step()? {
+            match event {
+                Event::NotFinite { position, .. } => bail!(Error::NotFinite { position }),
+                Event::Token { drawn, text, .. } => {
+                    tokens += 1;
+                    entropy += f64::from(drawn.entropy);
+                    if let (Display::Stream { shown }, Some(text)) = (&mut *display, text) {
+                        *shown += text.len();
+                        print(&text)?;
+                    }
+                }
+                Event::Finished { request, sample, completion } => {
+                    finished += 1;
+                    match display {
+                        Display::Stream { shown } => {
+                            let rest = completion.text.as_deref().and_then(|t| t.get(*shown..));
+                            print(&format!("{}\n", rest.unwrap_or_default()))?;
+                        }
+                        Display::Headed => {
+                            let heading = format!(
+                                "── {} · sample {sample} · {} tokens, {} ──",
+                                name(&asked.prompts[request].id),
+                                completion.tokens.len(),
+                                completion.finish_reason.name()
+                            );
+                            print(&format!("{heading}\n{}\n", shown_text(&completion)))?;
+                        }
+                        Display::Lines(output) => {
+                            waiting.insert(request * asked.samples + sample, completion);
+                            while let Some(completion) = waiting.remove(&next) {
+                                asked.write(output, next, &completion)?;
+                                next += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let speed = tokens as f64 / started.elapsed().as_secs_f64();
+        work.advance(finished, &format!("{} running, {speed:.0} tokens/s", engine.running()));
+    }
+    work.finish();
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(format!(
+        "{}, {} in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+        messages::counted(total, "response"),
+        messages::counted(tokens, "token"),
+        tokens as f64 / seconds,
+        entropy / tokens.max(1) as f64
+    ))
 }
 
 /// Keeps the finished responses, and returns the interrupted command's error.
 fn interrupted(
     display: &mut Display,
-    prompts: &[NamedPrompt],
-    samples: usize,
+    asked: Asked<'_>,
     waiting: BTreeMap<usize, Completion>,
 ) -> Result<anyhow::Error> {
     let Display::Lines(mut output) = std::mem::replace(display, Display::Headed) else {
         return Ok(Interrupted { kept: "what was sampled so far has been printed".into() }.into());
     };
     for (index, completion) in &waiting {
-        write_line(&mut output, prompts, samples, *index, completion)?;
+        asked.write(&mut output, *index, completion)?;
     }
     output.interrupted("the responses finished so far")
 }

@@ -73,10 +73,12 @@ impl Init {
         messages::say(&format!(
             "{out} is written: edit it, then `isentrope {command} {out}`; what it needs:\n"
         ));
+        let dry = RunArguments::dry(self.out);
         match is_sft {
-            true => RunArguments::dry(self.out).train::<sft::Recipe>(command),
-            false => RunArguments::dry(self.out).train::<rl::Recipe>(command),
+            true => dry.train::<sft::Recipe>(command),
+            false => dry.train::<rl::Recipe>(command),
         }
+        .with_context(|| format!("{out} is written; mend it there, or delete it and repeat"))
     }
 
     /// The keys that flags set, with their values as TOML.

@@ -33,10 +33,10 @@ const RATIO_TOLERANCE: f64 = 0.1;
 /// Each output line has "tokens", "logprobs" and "entropies" (in nats); entry i belongs to
 /// tokens[i+1] given tokens[..=i]. With prompt and response, and where a tokens line says
 /// {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then counts the
-/// tokens before it, and {"given": [[FROM, TO], ...]} names tokens of the response that the model
-/// was given between its turns: they are scored and count in no mean. A line may say at which
-/// temperature: the token records of a run (RUN/tokens) do, so that they are scored as they were
-/// sampled.
+/// tokens before it, or is a list of them, which "tokens" then lacks (as `generate` writes it), and
+/// {"given": [[FROM, TO], ...]} names tokens of the response that the model was given between its
+/// turns: they are scored and count in no mean. A line may say at which temperature: the token
+/// records of a run (RUN/tokens) do, so that they are scored as they were sampled.
 ///
 /// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean
 /// and max |difference|, and the share of probability ratios outside [0.9, 1.1]; a total follows at
@@ -270,10 +270,15 @@ fn item(
             let tokens = line.tokens("tokens")?;
             match line.get("prompt_tokens") {
                 None => (tokens, 1, false),
+                Some(Value::Array(_)) => {
+                    let prompt = line.tokens("prompt_tokens")?;
+                    let from = prompt.len();
+                    ([prompt, tokens].concat(), from, true)
+                }
                 Some(count) => {
                     let count = count.as_u64().filter(|&k| k >= 1 && k <= tokens.len() as u64);
-                    let wrong =
-                        "\"prompt_tokens\" must be a whole number from 1 to the number of tokens";
+                    let wrong = "\"prompt_tokens\" must be a whole number from 1 to the number of \
+                                 tokens, or the prompt's tokens";
                     (tokens, count.ok_or_else(|| line.error(wrong))? as usize, true)
                 }
             }
@@ -285,11 +290,6 @@ fn item(
             let from = tokens.len();
             let response = tokenizer.encode_after(prompt, line.text("response")?);
             tokens.extend(response.map_err(|e| line.error(e))?);
-            if from == 0 {
-                return Err(line.error(
-                    "the prompt is empty: the response's first token has nothing to follow",
-                ));
-            }
             (tokens, from, true)
         }
         _ => {
@@ -304,6 +304,10 @@ fn item(
             (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
         }
     };
+    if from == 0 {
+        let why = "the prompt is empty: the response's first token has nothing to follow";
+        return Err(line.error(why));
+    }
     if tokens.is_empty() {
         return Err(line.error("there are no tokens to score"));
     }

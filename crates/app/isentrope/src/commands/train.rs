@@ -15,7 +15,7 @@ use crate::messages;
 use crate::progress::Download;
 use crate::ranks::{self, Here, Ranks, Watcher};
 use crate::recipe;
-use crate::run_directory::{self, latest_checkpoint};
+use crate::run_directory::{self, latest_checkpoint, refuse_as_moved};
 use crate::standard_output::print;
 use crate::terminal;
 use crate::trace::{StepTrace, TraceRequest};
@@ -92,6 +92,11 @@ impl RunArguments {
         if self.dry_run {
             return self.dry_run(recipe, &place, ranks, request, most, shards);
         }
+        if ranks.is_first() && ranks.world.size() > 1 {
+            // One process alone would make other weights.
+            let found = |found: &String| format!("{found}; other numbers make other weights");
+            shards.iter().map(found).for_each(|note| messages::note(&note));
+        }
         let trace = self.trace(recipe.tables().run.steps, ranks)?;
         if self.end_with_standard_input && ranks.is_first() {
             interrupt::end_with_standard_input();
@@ -128,6 +133,9 @@ impl RunArguments {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let dir =
             recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
+        if !self.set.iter().any(|set| set.starts_with("run.out=")) {
+            refuse_as_moved(path, &dir)?;
+        }
         let shards = self.settle_shards(&mut recipe, &dir, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, self.count(ranks), 0)?;

@@ -40,8 +40,9 @@ fn records_have_the_documented_fields_in_the_order_of_the_prompts() {
     let most = (61.0f32).ln() + 1e-4;
     for (i, line) in lines.iter().enumerate() {
         let keys: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        let named = ["id", "sample", "text", "tokens", "logprobs", "entropies", "finish_reason"];
-        assert_eq!(keys, named);
+        let named =
+            "id sample text prompt_tokens tokens temperature logprobs entropies finish_reason";
+        assert_eq!(keys.join(" "), named);
         assert_eq!((&line["id"], &line["sample"]), (&ids[i / 3], &json!(i % 3)));
         let tokens = array(line, "tokens");
         let (logprobs, entropies) = (floats(line, "logprobs"), floats(line, "entropies"));

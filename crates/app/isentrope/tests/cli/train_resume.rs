@@ -141,6 +141,12 @@ fn a_finished_run_goes_on_when_it_is_given_more_steps() {
         assert_same_results(&whole, &bench.out("parts"));
         assert_eq!(fs::read(bench.out("parts").join("recipe.toml")).unwrap(), recipe);
     }
+    // Evaluations that cannot be compared with those before are named.
+    let bench = Bench::train();
+    bench.run("other", "eval.every=1 run.steps=1", "");
+    let said =
+        succeed(bench.command("other", "eval.every=1 run.steps=2 eval.samples=3", "--resume"));
+    assert_parts(&said, &["drawn otherwise, than up to step 1: problems"]);
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn entropy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
             text += &format!(", {}", percent(fall / first)); // of nothing there are no shares
         }
         if let Some(step) = half_way(points, SPENT) {
-            text += &format!("; half of the fall was over by step {step:.0} of {last}");
+            text += &format!("; half of the fall was over by step {step} of {last}");
         }
     }
     Some(text + ".")
@@ -239,7 +239,7 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     if change.is_rise()
         && let Some(step) = half_way(&points, GAINED)
     {
-        text += &format!("; half of the gain was made by step {step:.0}");
+        text += &format!("; half of the gain was made by step {step}");
     }
     let [_, (last, _)] = change.ends;
     if points.len() > 1 && !change.has_same_weights {

@@ -3,8 +3,8 @@
 use super::measure::{Measure, Range, Unit, is_of_shares, metric_title};
 use super::price::SetLaw;
 use super::section::Section;
-use crate::law::Form;
 use crate::law::points::ROLLOUT;
+use crate::law::{Form, LEAST_POINTS};
 use crate::log::{RunLog, Series, of_set};
 use crate::run::{EvaluatedSet, Run};
 use serde_json::Value;
@@ -153,9 +153,11 @@ impl<'a> RunNumbers<'a> {
             end: *end,
         }));
         let (holds, plain) = (study.holds(), Unit::plain(3, Range::Any));
+        // A line meets two points, so that few say nothing.
+        let has_points = study.points.len() >= LEAST_POINTS;
         let r_squared = |form: Form| {
             let found = study.r_squared.iter().find(|(of, _)| *of == form);
-            found.map(|(_, r_squared)| *r_squared)
+            found.filter(|_| has_points).map(|(_, r_squared)| *r_squared)
         };
         let over = r_squared(Form::Law).zip(r_squared(Form::Linear)).map(|(law, line)| law - line);
         let share = Unit::plain(3, Range::Share);

@@ -40,7 +40,8 @@ fn sentence(state: &State, look: &Look) -> String {
         Condition::Unknown => String::new(),
     };
     let mut text = word + &step;
-    if let Some(seconds) = state.step_seconds {
+    // The time of the last steps is not that of all steps of a finished run.
+    if let Some(seconds) = state.step_seconds.filter(|_| state.condition != Condition::Complete) {
         let time = if seconds < 1.0 { format!("{seconds:.2} s") } else { duration(seconds) };
         text += &format!(", {time} per step");
     }

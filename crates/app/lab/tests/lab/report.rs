@@ -74,7 +74,7 @@ fn a_summary_has_the_numbers_of_its_run() {
             "It ran for all 200 steps of its recipe",
             "Entropy in evaluations on held-out (eval/held-out/entropy)",
             &format!("fell from {first:.3} to {last:.3} nats"),
-            "half of the fall was over by step 27 of 200",
+            "half of the fall was over by step 28 of 200",
             "Accuracy on held-out (eval/held-out/mean@8) rose from",
             "KL-Cov picked 1,400 tokens in all, 0.2 % of those that it could pick from; its term \
              was 8.0 % of the gradient",

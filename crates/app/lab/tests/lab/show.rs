@@ -90,7 +90,7 @@ fn a_finished_run_is_shown_whole() {
         [response("wrong", "first"), response("wrong", "it is 3"), response("correct", "it\nis 2")];
     write(dir.path(), "rollouts/step-000025.jsonl", &responses);
     let text = page_of(&dir);
-    let heading = "run: finished, step 25 of 25, 2.0 s per step, 52 s in all\n  a-model, grpo, \
+    let heading = "run: finished, step 25 of 25, 52 s in all\n  a-model, grpo, \
                    clip, kl-cov, seed 7\n\n";
     assert!(text.starts_with(heading), "{text}");
     let plots = [

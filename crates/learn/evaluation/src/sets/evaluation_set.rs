@@ -5,6 +5,7 @@ use crate::statistics::undivided;
 use crate::temperature::name_at;
 use isentrope_data::benchmark::Decoding;
 use isentrope_data::{Finding, Findings, Problem, Prompts, Report};
+use isentrope_files::Digest;
 use isentrope_model::{ModelConfig, Tokens};
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Prompter};
@@ -81,6 +82,17 @@ impl EvaluationSet {
             judge: self.judge.clone(),
             is_further: true,
         }
+    }
+
+    /// The SHA-256 of what decides the set's numbers beside the model: its prompts, their ground
+    /// truths, how responses are drawn.
+    pub fn sha256(&self) -> String {
+        let mut digest = Digest::sha256();
+        for (problem, tokens) in &*self.problems {
+            digest.update(format!("{tokens:?} {}\n", problem.ground_truth).as_bytes());
+        }
+        digest.update(format!("{:?}", self.decoding).as_bytes());
+        digest.hex()
     }
 
     /// Findings in the set's files, a paragraph each. Characters that the tokenizer lacks are

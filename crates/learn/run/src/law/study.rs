@@ -133,8 +133,12 @@ impl Study {
             self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
         let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
             (Some((Fit { r_squared, .. }, (Interval { value, low, high }, _))), _) => {
+                let is_possible = !self.is_of_shares() || (0.0..=1.0).contains(&value);
+                let beyond = if is_possible { "" } else { " (no share can be that)" };
                 let [value, low, high] = [value, low, high].map(|end| self.shown(end));
-                format!("ceiling {value}, 95 % interval {low} to {high}, R^2 {r_squared:.3}")
+                format!(
+                    "ceiling {value}{beyond}, 95 % interval {low} to {high}, R^2 {r_squared:.3}"
+                )
             }
             (None, Some(why)) => left.map_or_else(
                 || format!("none, {why}"),

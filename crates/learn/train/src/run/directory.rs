@@ -167,6 +167,19 @@ impl RunDirectory {
                 ));
             }
         }
+        let sets = [before.as_ref().unwrap_or(&Value::Null), manifest]
+            .map(|manifest| manifest.pointer("/evaluation/sha256"));
+        if let [Some(before), Some(now)] = sets
+            && let changed = changed_files(before, now)
+            && !changed.is_empty()
+        {
+            note(&format!(
+                "evaluated on other problems, or with responses drawn otherwise, than up to step \
+                 {after}: {}. Numbers from before and after that step cannot be compared, and \
+                 reports do not know it",
+                changed.join(", ")
+            ));
+        }
         let (now, earlier) = (arithmetic_of(manifest), before.as_ref().map(arithmetic_of));
         if let Some(earlier) = earlier.filter(|earlier| after > 0 && *earlier != now) {
             note(&format!(

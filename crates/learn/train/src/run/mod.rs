@@ -23,7 +23,7 @@ pub use journal::{Heading, Journal, ResponseKey, checksum_of};
 pub use location::{Existing, RunLocation};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
-pub use summary::{Ending, Example, RunSummary};
+pub use summary::{Ending, Example, RunSummary, word};
 
 use self::checkpoint::Standing;
 pub(crate) use self::checkpoint::{FoundCheckpoint, Learners, SavedMoments};

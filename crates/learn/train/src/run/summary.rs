@@ -125,6 +125,12 @@ fn parts(prompt: &Prompt) -> Option<(&str, Option<&str>)> {
     }
 }
 
+/// A path as one word of a shell.
+pub fn word(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { quoted(path) }
+}
+
 /// A text as one word of a shell, with control characters escaped as in bash and zsh.
 fn quoted(text: &str) -> String {
     if !text.contains(char::is_control) {
@@ -160,6 +166,7 @@ mod tests {
             max_tokens: 256,
         };
         assert_eq!(plain.flags(), "--prompt '3 5 7>22:'");
+        assert_eq!([word("runs/a-1.0"), word("runs/a b")], ["runs/a-1.0", "'runs/a b'"]);
         let full = Example {
             system: Some("Don't.".into()),
             template: Template::Chat,

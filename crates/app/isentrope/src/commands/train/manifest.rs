@@ -56,6 +56,7 @@ pub fn manifest(
         "ranks": ranks.world.size(),
         "model": model,
         "data": { "sha256": data },
+        "evaluation": { "sha256": prepared.evaluations() },
         "programs": { "sha256": programs },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))

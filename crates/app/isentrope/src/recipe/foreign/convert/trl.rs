@@ -125,7 +125,11 @@ impl Draft<'_> {
             self.done(&["dataset_name", "dataset_config", splits[0].0, splits[1].0]);
         }
         self.put_now("dataset_name", "data.files", "");
-        self.put_now("val_files", held_out, "");
+        let measured = match held_out {
+            "eval.files" => "of which the first 256 are measured, or eval.problems",
+            _ => "",
+        };
+        self.put_now("val_files", held_out, measured);
     }
 
     fn put_grpo(&mut self) {

@@ -78,7 +78,7 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         bail!(
             "{name}: has no command with settings that trains with TRL or verl: `python3 -m \
              verl.trainer.main_ppo KEY=VALUE ...` or `trl grpo --NAME VALUE ...`; a Python script \
-             for TRL ends in .py"
+             for TRL ends in .py, and of a YAML file's settings write KEY=VALUE"
         )
     };
     let (_, mut script) = found.remove(most);
