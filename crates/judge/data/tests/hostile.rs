@@ -237,7 +237,7 @@ fn what_is_no_regular_file_is_refused_by_name() {
         ("link.parquet", "is a pipe (FIFO), not a regular file"),
         ("zero.jsonl", "is a device, not a regular file"),
         ("socket.json", "is a socket, not a regular file"),
-        ("directory.jsonl", "is a directory, not a regular file"),
+        ("directory.jsonl", "is a directory; name its files"),
         ("dangling.jsonl", "leads by a link to /no/such/file, which is not there"),
     ] {
         refused(&path(name), &[name, what]);
