@@ -9,6 +9,7 @@ use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, Buffer, Kind, Role};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,6 +127,28 @@ impl Model {
     fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
         let (config, layout, checkpoint) = open(dir)?;
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
+        Ok(Self::new(config, layout, weights, backend))
+    }
+
+    /// Loads a Hugging Face model directory on a rank that trains it with others, and updates the
+    /// elements that `own` gives for each parameter: where weights are in two parts, the rank has
+    /// the remainders of these elements alone. `exact` has weights of more precision in place of
+    /// the directory's, if there are any.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_slice(
+        dir: &Path,
+        exact: Option<&Checkpoint>,
+        backend: Arc<dyn Backend>,
+        own: impl Fn(&Layout) -> Vec<Range<usize>>,
+    ) -> Result<Self> {
+        let (config, layout, checkpoint) = open(dir)?;
+        let (checkpoint, list) = (exact.unwrap_or(&checkpoint), &layout.parameters);
+        Parameters::expect(list, checkpoint, "")?;
+        let weights = Parameters::slice(&*backend, list, &own(&layout), |parameter, weights| {
+            Parameters::fill_one(&*backend, weights, parameter, checkpoint, "")
+        })?;
         Ok(Self::new(config, layout, weights, backend))
     }
 

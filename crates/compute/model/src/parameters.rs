@@ -83,6 +83,30 @@ impl Parameters {
         Ok(parameters)
     }
 
+    /// Makes weights to be trained of which a rank updates the elements `own`, by parameter: where
+    /// a device keeps weights in two parts, the remainders of these elements alone stay. `set` sets
+    /// each parameter, whose buffer holds zeros, in order; one has all its remainders at a time.
+    ///
+    /// # Errors
+    /// Those of `set`; [`Error::Memory`](crate::Error::Memory).
+    pub(crate) fn slice(
+        backend: &dyn Backend,
+        list: &ParameterList,
+        own: &[Range<usize>],
+        mut set: impl FnMut(&Parameter, &mut Buffer) -> Result<()>,
+    ) -> Result<Self> {
+        let mut slice = Self::without_memory(backend, list);
+        for (weights, (parameter, own)) in slice.0.iter_mut().zip(list.iter().zip(own)) {
+            *weights = backend.allocate(Role::Weight(parameter.kind))?;
+            set(parameter, weights)?;
+            let is_whole = *own == (0..backend.element_count(parameter.kind));
+            if let Some(split) = backend.split_weights().filter(|_| !is_whole) {
+                split.keep_remainders(weights, own.clone())?;
+            }
+        }
+        Ok(slice)
+    }
+
     /// Reads every tensor of the list, under its name with `prefix` before it, into these.
     ///
     /// # Errors

@@ -101,12 +101,11 @@ pub struct Learner {
 impl Learner {
     /// Makes a learner that is ready for the first update. The gradient has no memory before that.
     pub fn new(
-        mut model: Model,
+        model: Model,
         optimizer: Optimizer,
         limits: PassLimits,
         ranks: TrainingRanks,
     ) -> Result<Self> {
-        optimizer.moments.keep_remainders(&mut model, &ranks)?;
         let gradient = ShardedGradient::new(ranks.own_shards(), limits.by_layer);
         let slots = limits.activation_slots;
         let activation_cache =

@@ -6,9 +6,10 @@ use crate::ranks::TrainingRanks;
 use crate::settings::{LoraSettings, first_change};
 use crate::trainer::Tables;
 use isentrope_kernels::{Backend, Kind, Role};
-use isentrope_model::Model;
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
 use isentrope_model::checkpoint::Fingerprint;
+use isentrope_model::{Checkpoint, Layout, Model};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) struct Models<'a> {
     /// The directory of `model.path`.
     dir: &'a Path,
     tables: Tables<'a>,
+    ranks: TrainingRanks,
     backend: Arc<dyn Backend>,
     adapted: Option<AdaptedBase<'a>>,
 }
@@ -70,7 +72,7 @@ impl<'a> Models<'a> {
             Ok(AdaptedBase { base, config, first: lora.adapter.as_deref() })
         };
         let adapted = tables.lora.map(adapted).transpose()?;
-        Ok(Self { dir, tables, backend, adapted })
+        Ok(Self { dir, tables, ranks: ranks.clone(), backend, adapted })
     }
 
     /// The configuration of the adapters that are trained, if any are.
@@ -100,19 +102,31 @@ impl<'a> Models<'a> {
                     base.base().with_new_adapter(config.layout(&base.layout)?, seed)?
                 }
             },
-            None if self.tables.model.from_scratch => Model::initialize(dir, seed, backend)?,
-            None => Model::load(dir, backend)?,
+            None if self.tables.model.from_scratch => {
+                Model::initialize_slice(dir, seed, backend, |layout| self.own_elements(layout))?
+            }
+            None => Model::load_slice(dir, None, backend, |layout| self.own_elements(layout))?,
         })
     }
 
-    /// A model of a checkpoint, to be trained further.
-    pub fn saved(&self, dir: &Path) -> Result<Model> {
-        Ok(match &self.adapted {
-            Some(AdaptedBase { base, config, .. }) => {
-                base.base().with_adapter_from(dir, config, Role::Weight)?
-            }
-            None => Model::load(dir, self.backend.clone())?,
-        })
+    /// A model of a checkpoint, to be trained further. `exact` has the trained weights if those in
+    /// `dir` are rounded.
+    pub fn saved(&self, dir: &Path, exact: Option<&Checkpoint>) -> Result<Model> {
+        let Some(AdaptedBase { base, config, .. }) = &self.adapted else {
+            let (own, backend) = (|layout: &_| self.own_elements(layout), self.backend.clone());
+            return Ok(Model::load_slice(dir, exact, backend, own)?);
+        };
+        let mut model = base.base().with_adapter_from(dir, config, Role::Weight)?;
+        if let Some(exact) = exact {
+            let list = model.layout.trained().clone();
+            model.trained_mut().fill(&*self.backend, &list, exact, "")?;
+        }
+        Ok(model)
+    }
+
+    /// The elements of each parameter that this rank updates.
+    fn own_elements(&self, layout: &Layout) -> Vec<Range<usize>> {
+        self.ranks.own_elements(layout, &*self.backend)
     }
 }
 

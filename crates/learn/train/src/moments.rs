@@ -48,19 +48,6 @@ impl Moments {
         Ok(Self { slices, parts })
     }
 
-    /// Gives up the remainders of the weights that other ranks update, where weights are in two
-    /// parts.
-    pub fn keep_remainders(&self, model: &mut Model, ranks: &TrainingRanks) -> Result<()> {
-        let backend = model.backend.clone();
-        let Some(split) = ranks.split(model, &*backend) else { return Ok(()) };
-        for (parameter, weights) in model.trained_mut().buffers_mut().iter_mut().enumerate() {
-            let own = self.parts.iter().find(|part| part.parameter == parameter);
-            let own = own.map_or(0..0, |part| part.elements.clone());
-            split.keep_remainders(weights, own).map_err(ModelError::from)?;
-        }
-        Ok(())
-    }
-
     /// Reads this rank's part of the moments of a checkpoint, with memory for one parameter.
     pub fn read(&mut self, model: &Model, checkpoint: &Checkpoint) -> Result<()> {
         let backend = &*model.backend;

@@ -16,7 +16,7 @@ mod links;
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, Buffer, DeviceLinks, SplitWeights};
-use isentrope_model::{Model, Scores};
+use isentrope_model::{Layout, Model, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, Wanted, World, shards_of_rank};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -140,8 +140,22 @@ impl TrainingRanks {
 
     /// The elements of all parameters that each rank updates.
     pub fn slices(&self, model: &Model) -> Slices {
-        let trained = model.layout.trained();
-        let lengths: Vec<usize> = trained.numbers(&*model.backend).collect();
+        self.slices_of(&model.layout, &*model.backend)
+    }
+
+    /// The elements of each parameter that this rank updates of a model with this layout.
+    pub(crate) fn own_elements(&self, layout: &Layout, backend: &dyn Backend) -> Vec<Range<usize>> {
+        let slices = self.slices_of(layout, backend);
+        let mut own = vec![0..0; layout.trained().len()];
+        for (parameter, elements) in slices.by_parameter(&slices.of_rank(self.rank())) {
+            own[parameter] = elements;
+        }
+        own
+    }
+
+    fn slices_of(&self, layout: &Layout, backend: &dyn Backend) -> Slices {
+        let trained = layout.trained();
+        let lengths: Vec<usize> = trained.numbers(backend).collect();
         let groups = trained.groups().into_iter().map(|group| lengths[group].to_vec());
         Slices::new(groups, self.world.size())
     }

@@ -351,13 +351,9 @@ impl CheckpointStore {
 impl<S> FoundCheckpoint<S> {
     /// Loads the policy and its optimizer's state.
     pub(crate) fn policy(&self, models: &Models<'_>) -> Result<(Model, SavedMoments)> {
-        let mut model = models.saved(&self.dir)?;
         let exact = self.dir.join(WEIGHTS);
-        if exact.exists() {
-            let exact = Checkpoint::open(&exact)?;
-            let (list, backend) = (model.layout.trained().clone(), model.backend.clone());
-            model.trained_mut().fill(&*backend, &list, &exact, "")?;
-        }
+        let exact = exact.exists().then(|| Checkpoint::open(&exact)).transpose()?;
+        let model = models.saved(&self.dir, exact.as_ref())?;
         Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
 
@@ -372,7 +368,7 @@ impl<S> FoundCheckpoint<S> {
                         to the checkpoint";
             return Err(Error::setting("objective.advantage", what));
         };
-        let model = models.saved(&self.dir.join(PROCESS_MODEL))?;
+        let model = models.saved(&self.dir.join(PROCESS_MODEL), None)?;
         Ok((model, (Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)))
     }
 }
