@@ -114,7 +114,9 @@ pub(crate) fn gradient(shape: Linear) -> Role {
 /// Elements in a buffer, without padding.
 fn elements(role: Role) -> usize {
     match role {
-        Role::Activation(rows, features) | Role::Exact(rows, features) => rows * features,
+        Role::Activation(rows, features)
+        | Role::OffloadedActivation(rows, features)
+        | Role::Exact(rows, features) => rows * features,
         Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => len,
             Kind::Matrix(shape) => shape.inputs * shape.outputs,
@@ -138,6 +140,7 @@ fn with_tail(role: Role) -> Role {
         Role::Weight(Kind::Matrix(_))
         | Role::Frozen(Kind::Matrix(_))
         | Role::Gradient(Kind::Matrix(_))
+        | Role::OffloadedActivation(..)
         | Role::Cache { .. } => role,
     }
 }

@@ -110,6 +110,7 @@ impl PassMemory {
             tape_bytes: of_tokens / (tape + working) * tape,
             activation_slots: 0,
             by_layer: false,
+            offloads_inputs: false,
         }
     }
 

@@ -369,6 +369,7 @@ pub(crate) mod tests {
             tape_bytes: usize::MAX,
             activation_slots: 0,
             by_layer: false,
+            offloads_inputs: false,
         };
         let mut trainer = Learner::new(model, optimizer.unwrap(), limits, ranks).unwrap();
         let of_trainer = sequences.map(|tokens| Sequence { tokens, score_from: 1 });

@@ -6,6 +6,7 @@ use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::dtype::Dtype;
 use crate::failure::DeviceFailure;
+use crate::host_pool::in_blocks;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
@@ -26,7 +27,7 @@ impl Backend for Cuda {
 
     fn bytes(&self, role: Role) -> usize {
         match role {
-            Role::OffloadedMoment(_) => 0,
+            Role::OffloadedMoment(_) | Role::OffloadedActivation(..) => 0,
             role => Layout::new(self.dtype, role).bytes(),
         }
     }
@@ -37,6 +38,7 @@ impl Backend for Cuda {
     fn host_bytes(&self, role: Role) -> usize {
         match role {
             Role::OffloadedMoment(_) => Layout::new(self.dtype, role).bytes(),
+            Role::OffloadedActivation(..) => in_blocks(Layout::new(self.dtype, role).bytes()),
             _ => 0,
         }
     }
@@ -68,10 +70,13 @@ impl Backend for Cuda {
         8192
     }
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
-        if let Role::OffloadedMoment(_) = role {
-            return self.kept_on_host(Layout::new(self.dtype, role)).map(Buffer::new);
+        let layout = Layout::new(self.dtype, role);
+        match role {
+            Role::OffloadedMoment(_) => return self.kept_on_host(layout).map(Buffer::new),
+            Role::OffloadedActivation(..) => return self.waiting_on_host(layout).map(Buffer::new),
+            _ => {}
         }
-        let buffer = self.kept(Layout::new(self.dtype, role))?;
+        let buffer = self.kept(layout)?;
         let bytes = buffer.layout.bytes();
         if bytes > 0 && !matches!(role, Role::Cache { .. }) {
             self.device.clear(buffer.memory(), 0, bytes);
@@ -80,7 +85,7 @@ impl Backend for Cuda {
         Ok(Buffer::new(buffer))
     }
     fn buffer(&self, role: Role) -> Buffer {
-        if let Role::OffloadedMoment(_) = role {
+        if let Role::OffloadedMoment(_) | Role::OffloadedActivation(..) = role {
             return self
                 .allocate(role)
                 .unwrap_or_else(|refused| DeviceFailure::from(refused).end());

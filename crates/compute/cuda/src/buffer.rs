@@ -1,6 +1,7 @@
 //! Buffers on the device.
 
 use crate::device::{HostMemory, Memory};
+use crate::host_pool::HostBlocks;
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, Element, Layout};
 use crate::pool::Block;
@@ -14,6 +15,8 @@ pub struct CudaBuffer {
     pub(crate) layout: Layout,
     /// The elements, if they are in the host's memory; then the block is empty.
     pub(crate) host: Option<HostMemory>,
+    /// The rows, if they wait in the host's memory; then the block is empty.
+    pub(crate) waiting: Option<HostBlocks>,
     tail: Mutex<Tail>,
     /// Whether the buffer was zeroed and not touched since. Taking its address clears this flag,
     /// because the caller may write there.
@@ -33,12 +36,18 @@ pub(crate) struct Tail {
 
 impl CudaBuffer {
     pub(crate) fn new(block: Block, layout: Layout) -> Self {
-        Self { block, layout, host: None, tail: Mutex::default(), is_zero: AtomicBool::new(false) }
+        let (tail, is_zero) = (Mutex::default(), AtomicBool::new(false));
+        Self { block, layout, host: None, waiting: None, tail, is_zero }
     }
 
     /// A buffer with elements in the host's memory and an empty block.
     pub(crate) fn on_host(block: Block, layout: Layout, host: HostMemory) -> Self {
         Self { host: Some(host), ..Self::new(block, layout) }
+    }
+
+    /// A buffer with rows that wait in the host's memory and an empty block.
+    pub(crate) fn waiting_on_host(block: Block, layout: Layout, rows: HostBlocks) -> Self {
+        Self { waiting: Some(rows), ..Self::new(block, layout) }
     }
 
     /// The number of elements, padding included.
@@ -68,7 +77,12 @@ impl CudaBuffer {
     }
 
     /// The address of a byte, to read from or write to.
+    ///
+    /// # Panics
+    /// When the elements live in the host's memory.
     fn at(&self, byte: usize) -> Pointer {
+        let is_on_device = self.host.is_none() && self.waiting.is_none();
+        assert!(is_on_device, "elements in the host's memory have no place on the device");
         self.is_zero.store(false, Ordering::Relaxed);
         self.block.at(byte)
     }
@@ -78,7 +92,6 @@ impl CudaBuffer {
     /// # Panics
     /// When the elements live in the host's memory.
     pub(crate) fn start(&self) -> Pointer {
-        assert!(self.host.is_none(), "elements in the host's memory have no place on the device");
         self.at(0)
     }
 
@@ -95,13 +108,21 @@ impl CudaBuffer {
     /// # Panics
     /// As [`rows`](Self::rows).
     pub(crate) fn rows_from(&self, first: usize, rows: usize, features: usize) -> Pointer {
+        self.at(self.bytes_before(first, rows, features))
+    }
+
+    /// The bytes before rows `first ..`.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    pub(crate) fn bytes_before(&self, first: usize, rows: usize, features: usize) -> usize {
         let Layout { element, rows: all, features: own, stride, .. } = self.layout;
         assert!(
             own == features && first + rows <= all,
             "rows {first} .. + {rows} of {features} in {:?}",
             self.layout
         );
-        self.at(first * stride * element.bytes())
+        first * stride * element.bytes()
     }
 
     /// The start of a matrix of this shape.

@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::failure::DeviceFailure;
 use crate::gpu::Communicator;
+use crate::host_pool::HostPool;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
@@ -23,6 +24,7 @@ pub struct Cuda {
     pub(crate) device: Box<Stream>,
     pub(crate) dtype: Dtype,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) host_pool: Arc<HostPool>,
     /// The CPU's instruction set, for draws on the host.
     pub(crate) isa: Isa,
     /// Elements of each offloaded moment that an update has on the device at a time.
@@ -50,6 +52,7 @@ impl Cuda {
         Self {
             device: Box::new(Stream::new(device, pool.clone())),
             pool,
+            host_pool: Arc::default(),
             dtype,
             isa: Isa::available()[0],
             piece: PIECE,
@@ -148,6 +151,12 @@ impl Cuda {
     pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
         let host = self.device.allocate_host(layout.bytes())?;
         Ok(CudaBuffer::on_host(self.pool.to_keep(0)?, layout, host))
+    }
+
+    /// Makes a buffer of activations that wait in the host's memory. It holds anything.
+    pub(crate) fn waiting_on_host(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
+        let blocks = self.host_pool.blocks(&self.device, layout.bytes())?;
+        Ok(CudaBuffer::waiting_on_host(self.pool.to_keep(0)?, layout, blocks))
     }
 
     /// These bytes on the device.

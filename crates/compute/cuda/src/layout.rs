@@ -64,7 +64,7 @@ impl Layout {
     pub(crate) fn new(dtype: Dtype, role: Role) -> Self {
         let own = if dtype == Dtype::F32 { Element::F32 } else { Element::Bf16 };
         match role {
-            Role::Activation(rows, features) => {
+            Role::Activation(rows, features) | Role::OffloadedActivation(rows, features) => {
                 let stride = if dtype == Dtype::F32 { features } else { padded(features) };
                 Self { stride, ..Self::plain(own, rows, features) }
             }

@@ -25,6 +25,7 @@ mod experts;
 mod failure;
 pub mod gpu;
 mod head;
+mod host_pool;
 mod index;
 mod kernels;
 mod largest;

@@ -107,18 +107,21 @@ impl Cuda {
         }
     }
 
-    /// Copies the first rows of a buffer to another of the same type.
+    /// Copies the first rows of a buffer to another of the same type. One of the two may wait in
+    /// the host's memory.
     pub(crate) fn copy_first(&self, from: &CudaBuffer, to: &CudaBuffer, rows: usize) {
         let Layout { element, features, stride, .. } = from.layout;
-        from.rows(rows, features);
-        to.rows(rows, features);
+        from.bytes_before(0, rows, features);
+        to.bytes_before(0, rows, features);
         assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
         let bytes = rows * stride * element.bytes();
-        if self.device.is_recording() {
+        match (&from.waiting, &to.waiting) {
+            (None, Some(host)) => host.copy_out(&self.device, from.memory(), bytes),
+            (Some(host), None) => host.copy_in(&self.device, to.memory(), bytes),
             // An ordinary launch, without the rows of padding.
-            self.copy_rows(from, None, to, None, rows);
-        } else if bytes > 0 {
-            self.device.copy(from.memory(), 0, to.memory(), 0, bytes);
+            _ if self.device.is_recording() => self.copy_rows(from, None, to, None, rows),
+            _ if bytes > 0 => self.device.copy(from.memory(), 0, to.memory(), 0, bytes),
+            _ => {}
         }
     }
 

@@ -20,12 +20,13 @@ pub struct Qwen2 {
 
 pub const HALF: Qwen2 = qwen2("0.5B", [896, 4864, 24, 14, 2, 151_936], true, 0.49);
 pub const SEVEN: Qwen2 = qwen2("7B", [3584, 18_944, 28, 28, 4, 152_064], false, 7.61);
+pub const THIRTY_TWO: Qwen2 = qwen2("32B", [5120, 27_648, 64, 40, 8, 152_064], false, 32.5);
 pub const ALL: [Qwen2; 5] = [
     HALF,
     qwen2("1.5B", [1536, 8960, 28, 12, 2, 151_936], true, 1.54),
     SEVEN,
     qwen2("14B", [5120, 13_824, 48, 40, 8, 152_064], false, 14.7),
-    qwen2("32B", [5120, 27_648, 64, 40, 8, 152_064], false, 32.5),
+    THIRTY_TWO,
 ];
 
 const fn qwen2(name: &'static str, sizes: [usize; 6], tied: bool, billions: f64) -> Qwen2 {

@@ -51,6 +51,7 @@ fn an_update_waits_for_its_scores_alone() {
                 tape_bytes: part * least * 3 * LENGTH,
                 activation_slots: 0,
                 by_layer: false,
+                offloads_inputs: false,
             };
             let (ranks, settings) = (TrainingRanks::alone(1), OptimizerSettings::default());
             let optimizer =

@@ -1,7 +1,7 @@
 //! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations
 //! see the nearest bf16.
 
-use crate::support::{ADAMW, bits, cpu, emulated, rounded};
+use crate::support::{self, ADAMW, bits, cpu, emulated, rounded};
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{AdamW, Backend, Buffer, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
@@ -275,6 +275,38 @@ fn offloaded_moments_take_the_memory_of_the_host_alone() {
     let mut elements = vec![1.0; 1 << 20];
     cuda.read_elements(&moment, 0, &mut elements);
     assert!(elements.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
+}
+
+/// Rows of more than two blocks of the host's memory, and blocks that were in use before.
+#[test]
+fn activations_wait_in_the_memory_of_the_host_alone() {
+    for cuda in [cuda(), emulated(Dtype::F32, Settings::default())] {
+        let (rows, features) = (700, 1001);
+        let role = Role::OffloadedActivation(rows, features);
+        let held = cuda.bytes(Role::Activation(rows, features));
+        let host = cuda.host_bytes(role);
+        assert!(held > 1 << 20 && (held..held + (1 << 20)).contains(&host), "{host} for {held}");
+        assert_eq!(cuda.bytes(role), 0);
+        for seed in 0..2 {
+            let numbers = support::noise(seed, rows * features);
+            let [mut rows_here, mut back] =
+                [(); 2].map(|()| cuda.buffer(Role::Activation(rows, features)));
+            cuda.write(&mut rows_here, 0, &numbers);
+            let before = cuda.device().memory_info().free;
+            let mut waiting = cuda.buffer(role);
+            cuda.copy_first_rows(&rows_here, &mut waiting, rows);
+            assert_eq!(cuda.device().memory_info().free, before);
+            let mut written = vec![0.0; rows * features];
+            cuda.read(&rows_here, 0, &mut written);
+            cuda.fill(&mut rows_here, 0.0);
+            cuda.fill(&mut back, 0.0);
+            cuda.copy_first_rows(&waiting, &mut back, rows - 1);
+            let mut read = vec![1.0; rows * features];
+            cuda.read(&back, 0, &mut read);
+            let last = (rows - 1) * features;
+            assert!(read[..last] == written[..last] && read[last..].iter().all(|&x| x == 0.0));
+        }
+    }
 }
 
 /// Evenly spread numbers have mean 0 and a third of the range's square as their variance; each is a

@@ -63,7 +63,9 @@ impl Cpu {
 /// Rows and floats in each, of a buffer for this role.
 fn extent(role: Role) -> (usize, usize) {
     match role {
-        Role::Activation(rows, features) | Role::Exact(rows, features) => (rows, features),
+        Role::Activation(rows, features)
+        | Role::OffloadedActivation(rows, features)
+        | Role::Exact(rows, features) => (rows, features),
         Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => (1, len),
             Kind::Matrix(shape) => shape.packed_extent(),

@@ -27,6 +27,10 @@ pub enum Role {
     /// [`adamw`](crate::Backend::adamw) copies it to the device in pieces. On the CPU it is no
     /// different. The number is the moment's elements.
     OffloadedMoment(usize),
+    /// Activations that wait in the host's memory, if the device has memory of its own:
+    /// `[rows, features]`. [`copy_first_rows`](crate::Backend::copy_first_rows) brings rows there
+    /// and back; no other operation takes them. On the CPU they are no different.
+    OffloadedActivation(usize, usize),
     /// Keys and values of several layers, in pages of
     /// [`page_positions`](crate::Backend::page_positions) positions.
     Cache {

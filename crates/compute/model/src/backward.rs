@@ -17,7 +17,7 @@ use isentrope_trace::operation;
 pub struct BackwardPass<'r> {
     blocks: BlockSource<'r>,
     /// The number of blocks that are still to come: the next is the last of them.
-    left: usize,
+    blocks_to_come: usize,
     /// The inputs, `[tokens]`.
     tokens: Vec<u32>,
     pub(crate) rows: Rows,
@@ -79,8 +79,8 @@ impl Model {
             targets: packed.rows.clone(),
             slopes: derivatives.experts.to_vec(),
         };
-        let left = self.layout.blocks.len();
-        BackwardPass { blocks, left, tokens: packed.tokens, rows, pages, dx, routers }
+        let blocks_to_come = self.layout.blocks.len();
+        BackwardPass { blocks, blocks_to_come, tokens: packed.tokens, rows, pages, dx, routers }
     }
 
     /// Goes back through the next block, and adds to its gradients.
@@ -88,12 +88,19 @@ impl Model {
     /// # Panics
     /// When the pass has left the first block.
     pub fn backward_block(&self, pass: &mut BackwardPass<'_>, gradient: &mut Gradient) {
-        pass.left = pass.left.checked_sub(1).expect("a block is left");
-        let block = &self.layout.blocks[pass.left];
+        pass.blocks_to_come = pass.blocks_to_come.checked_sub(1).expect("a block is to come");
+        let number = pass.blocks_to_come;
+        let block = &self.layout.blocks[number];
         let BlockRecord { input, internals } = match &mut pass.blocks {
             BlockSource::Records(records) => records.pop().expect("a record for each block"),
+            BlockSource::Offloaded(inputs) => {
+                let offloaded = inputs.pop().expect("an input for each block");
+                let mut input = self.activations(pass.rows.count, self.layout.shapes.hidden);
+                self.backend.copy_first_rows(&offloaded, &mut input, pass.rows.count);
+                BlockRecord { input, internals: None }
+            }
             BlockSource::Cache { activation_cache, slots, rows } => {
-                let (input, internals) = activation_cache.block(self, pass.left, slots, *rows);
+                let (input, internals) = activation_cache.block(self, number, slots, *rows);
                 BlockRecord { input, internals: Some(internals) }
             }
         };
@@ -108,10 +115,10 @@ impl Model {
     /// Goes back through the embedding behind the first block, and adds to its gradient.
     ///
     /// # Panics
-    /// When a block is left.
+    /// When blocks are still to come.
     pub fn end_backward(&self, pass: BackwardPass<'_>, gradient: &mut Gradient) {
-        let BackwardPass { left, tokens, rows, mut dx, .. } = pass;
-        assert_eq!(left, 0, "blocks are left");
+        let BackwardPass { blocks_to_come, tokens, rows, mut dx, .. } = pass;
+        assert_eq!(blocks_to_come, 0, "the pass has left the first block");
         self.scale(self.scales.embeddings.as_ref(), &mut dx, rows.count);
         gradient.add_embedded(&*self.backend, self.layout.shapes.vocabulary, &tokens, &dx);
     }

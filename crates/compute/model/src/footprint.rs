@@ -94,6 +94,18 @@ impl Layout {
         self.activation_bytes_per_token(backend, TapeKind::Activations)
     }
 
+    /// Bytes of the host's memory for the inputs of all blocks, of a pass over
+    /// `tokens`, if a tape [offloads](TapeKind::OffloadedBlockInputs) them.
+    pub fn offloaded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
+        let input = TapeKind::OffloadedBlockInputs.input_role(tokens, self.shapes.hidden);
+        backend.host_bytes(input).saturating_mul(self.blocks.len())
+    }
+
+    /// Bytes of a block's input while it is computed again from an offloaded one.
+    pub fn input_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
+        backend.bytes(Role::Activation(tokens, self.shapes.hidden))
+    }
+
     /// Most bytes that a forward and a backward pass over `tokens` take besides the tape.
     pub fn working_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         let per_token = self.working_bytes_per_token(backend);
@@ -231,13 +243,14 @@ impl Layout {
 
     /// Bytes per token that a backward pass needs of a forward pass, without the head's statistics.
     fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
-        let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
+        let input = backend.bytes(keep.input_role(1, self.shapes.hidden));
         let block = |(number, block)| match keep.is_whole(number, self.blocks.len()) {
-            true => hidden + self.internals_bytes(backend, block),
-            false => hidden,
+            true => input + self.internals_bytes(backend, block),
+            false => input,
         };
         // At most all rows of the last block's output are kept.
-        self.blocks.iter().enumerate().map(block).sum::<usize>() + hidden
+        let last = backend.bytes(Role::Activation(1, self.shapes.hidden));
+        self.blocks.iter().enumerate().map(block).sum::<usize>() + last
     }
 
     /// Bytes of a block for one token: the internals that its backward pass needs besides its

@@ -53,12 +53,7 @@ impl Gradient {
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn without_memory(model: &Model) -> Result<Self> {
         let (backend, trained) = (&*model.backend, model.layout.trained());
-        let embedding = model.layout.adapter.is_none().then(|| EmbeddingRows {
-            slots: HashMap::new(),
-            tokens: Vec::new(),
-            rows: backend.buffer(Role::Exact(0, model.layout.shapes.hidden)),
-            capacity: 0,
-        });
+        let embedding = model.layout.adapter.is_none().then(|| EmbeddingRows::new(model));
         let masks = masks(backend, trained)?;
         let parameters = Parameters::without_memory(backend, trained);
         Ok(Self { parameters, masks, embedding, router_use: RouterUse::default() })
@@ -107,6 +102,17 @@ impl Gradient {
         let masks = self.masks.iter().filter(|(id, _)| parameters.contains(&id.0));
         masks.for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
         &mut self.parameters
+    }
+
+    /// Frees the memory of the embedding's rows, if they hold nothing: the next ones take it again.
+    ///
+    /// # Panics
+    /// When the accumulation of the embedding's gradient has not [ended](Self::finish_part).
+    pub fn free_embedded(&mut self, model: &Model) {
+        if let Some(embedding) = &mut self.embedding {
+            assert!(embedding.tokens.is_empty(), "rows are still to be added");
+            *embedding = EmbeddingRows::new(model);
+        }
     }
 
     /// The parameters that [`finish`](Self::finish) has returned.
@@ -167,6 +173,11 @@ pub(crate) fn embedded_capacity(vocabulary: Linear, used: usize) -> usize {
 }
 
 impl EmbeddingRows {
+    fn new(model: &Model) -> Self {
+        let rows = model.backend.buffer(Role::Exact(0, model.layout.shapes.hidden));
+        Self { slots: HashMap::new(), tokens: Vec::new(), rows, capacity: 0 }
+    }
+
     fn clear(&mut self, backend: &dyn Backend) {
         if !self.tokens.is_empty() {
             backend.fill(&mut self.rows, 0.0);

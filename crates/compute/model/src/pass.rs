@@ -10,7 +10,7 @@ use crate::packed::Packed;
 use crate::router_balance::RouterBalance;
 use isentrope_kernels::{
     Adjustments, Buffer, DeviceIndex, Draw, Drawn, EntropySlopes, Grouped, HeadScores,
-    HeadStatistics, Routes, Routing, SamplingMasks,
+    HeadStatistics, Role, Routes, Routing, SamplingMasks,
 };
 use isentrope_trace::operation;
 use std::ops::Range;
@@ -27,6 +27,9 @@ pub enum TapeKind {
     /// Each block's input; the block is computed again on the way back. A fraction of the memory
     /// for a third more arithmetic.
     BlockInputs,
+    /// As [`BlockInputs`](Self::BlockInputs), in the host's memory if the device has its own. An
+    /// input comes back when its block is computed again.
+    OffloadedBlockInputs,
 }
 
 impl TapeKind {
@@ -35,7 +38,15 @@ impl TapeKind {
         match self {
             Self::Activations => true,
             Self::LastBlocks(last) => blocks - block <= last,
-            Self::BlockInputs => false,
+            Self::BlockInputs | Self::OffloadedBlockInputs => false,
+        }
+    }
+
+    /// The role of the blocks' inputs, `[tokens, hidden]`.
+    pub(crate) fn input_role(self, tokens: usize, hidden: usize) -> Role {
+        match self {
+            Self::OffloadedBlockInputs => Role::OffloadedActivation(tokens, hidden),
+            _ => Role::Activation(tokens, hidden),
         }
     }
 }
@@ -164,6 +175,8 @@ pub(crate) struct DeviceRows {
 pub(crate) enum BlockSource<'r> {
     /// Kept by a forward pass, one per block.
     Records(Vec<BlockRecord>),
+    /// Inputs alone, kept in the host's memory by a forward pass, one per block.
+    Offloaded(Vec<Buffer>),
     /// Activations of the rows in `slots` of an activation cache.
     Cache { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
@@ -276,7 +289,13 @@ impl Model {
         let uploaded = self.upload_packed(&packed);
         let (kept, last) = self.run(&packed, &uploaded, Some(keep));
         let statistics = self.head(&last, &packed, temperature);
-        Tape { packed, uploaded, blocks: BlockSource::Records(kept), last, statistics }
+        let blocks = match keep {
+            TapeKind::OffloadedBlockInputs => {
+                BlockSource::Offloaded(kept.into_iter().map(|record| record.input).collect())
+            }
+            _ => BlockSource::Records(kept),
+        };
+        Tape { packed, uploaded, blocks, last, statistics }
     }
 
     /// The tape of [`begin_forward`](Self::begin_forward), from activations cached when these
@@ -343,8 +362,8 @@ impl Model {
         let mut kept = Vec::new();
         let blocks = self.layout.blocks.len();
         for number in 0..blocks {
-            let input = keep.map(|_| {
-                let mut input = self.activations(rows.count, s.hidden);
+            let input = keep.map(|keep| {
+                let mut input = b.buffer(keep.input_role(rows.count, s.hidden));
                 b.copy_first_rows(&stream.x, &mut input, rows.count);
                 input
             });

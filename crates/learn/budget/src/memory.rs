@@ -98,6 +98,9 @@ pub struct Plan {
     pub moments: usize,
     /// Moments in the host's memory, if the device has its own memory.
     pub host_moments: usize,
+    /// Most bytes of the host's memory for the inputs of blocks, which forward passes keep there
+    /// for backward passes; 0 if they wait on the device.
+    pub host_inputs: usize,
     /// Most bytes of the host's memory for the program, the loss, the sets of tokens that truncated
     /// sampling keeps, and a tensor that is saved; 0 if the device's memory is the host's.
     pub host_program: usize,
@@ -158,12 +161,16 @@ impl Plan {
         let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
         let with =
             |sets| Self::sharded(backend, layout, Demand { sets, ..demand }, settings, available);
-        let (whole, shared) = demand.sets.choices(layout);
-        match (with(whole), shared) {
+        let mut choices = demand.sets.choices(backend, layout).into_iter();
+        let mut sets = choices.next().expect("there is a first choice");
+        let mut plan = with(sets);
+        for next in choices {
             // By layer all tapes must exist at once, and be made again block by block.
-            (Err(_), Some(shared)) if least(shared) < least(whole) => with(shared),
-            (plan, _) => plan,
+            if plan.is_err() && least(next) < least(sets) {
+                (sets, plan) = (next, with(next));
+            }
         }
+        plan
     }
 
     /// The plan for sets that leave nothing to it.
@@ -243,9 +250,12 @@ impl Plan {
             0 => demand.forward_first.saturating_mul(demand.longest_trained).max(pass),
             together => together.max(pass),
         };
-        let tape = (of_updates.saturating_sub(working)).min(
-            tape_tokens.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)),
-        );
+        let most_kind = match updates.least_kind {
+            TapeKind::OffloadedBlockInputs => TapeKind::OffloadedBlockInputs,
+            _ => TapeKind::Activations,
+        };
+        let most_tape = layout.tape_bytes_per_token(backend, most_kind);
+        let tape = of_updates.saturating_sub(working).min(tape_tokens.saturating_mul(most_tape));
         // The activation cache gets the rest, because everything else saves more time than its
         // forward pass.
         let teacher_pass = demand.teacher.pass(pass);
@@ -259,6 +269,7 @@ impl Plan {
             sums: demand.sets.sum_bytes(backend, layout),
             moments,
             host_moments: demand.sets.host_bytes(backend, layout),
+            host_inputs: updates.offloaded(pass),
             host_program: if has_own_memory(backend) {
                 on_host(demand).saturating_add(
                     layout.saving_bytes().max(layout.loading_bytes()).max(demand.teacher.loading),
@@ -288,8 +299,8 @@ impl Plan {
     /// The least budget for which a plan exists, in bytes.
     pub fn least(backend: &dyn Backend, layout: &Layout, demand: Demand) -> usize {
         let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
-        let (whole, shared) = demand.sets.choices(layout);
-        shared.map_or(usize::MAX, least).min(least(whole))
+        let choices = demand.sets.choices(backend, layout).into_iter();
+        choices.map(least).min().expect("there is a first choice")
     }
 
     /// Checks that the run's part of the host's memory fits into the `free` bytes there, where the
@@ -299,26 +310,31 @@ impl Plan {
     /// [`Error::Setting`] when moments are offloaded that do not
     /// fit; [`Error::TooLarge`] when the rest does not.
     pub fn check_host(&self, free: usize) -> Result<()> {
-        let needed = self.host_moments.saturating_add(self.host_program);
+        let beside = self.host_program.saturating_add(self.host_inputs);
+        let needed = self.host_moments.saturating_add(beside);
         if needed <= free {
             return Ok(());
         }
         if self.host_moments == 0 {
+            let inputs = match self.host_inputs {
+                0 => String::new(),
+                bytes => format!("{} for the inputs of blocks until the way back, ", human(bytes)),
+            };
             return Err(Error::TooLarge(format!(
-                "the run needs {} of the host's memory, for weights on their way to the GPU and to \
-                 checkpoints, for the loss and for tokens that truncated sampling keeps, and {} \
-                 are free there: a smaller model, fewer responses in an update, a smaller \
-                 rollout.max_tokens or a smaller rollout.top_k need less",
-                human(self.host_program),
+                "the run needs {} of the host's memory, {inputs}for weights on their way to the \
+                 GPU and to checkpoints, for the loss and for tokens that truncated sampling \
+                 keeps, and {} are free there: a smaller model, fewer responses in an update, a \
+                 smaller rollout.max_tokens or a smaller rollout.top_k need less",
+                human(beside),
                 human(free)
             )));
         }
         let what = format!(
-            "asks for {} of the host's memory, beside {} for the program, its loss and what is \
-             loaded and saved, and {} are free there: leave it out, or train with more ranks on \
-             several machines, which share the moments",
+            "asks for {} of the host's memory, beside {} for the program, its loss, what is \
+             loaded and saved and what waits for the way back, and {} are free there: leave it \
+             out, or train with more ranks on several machines, which share the moments",
             human(self.host_moments),
-            human(self.host_program),
+            human(beside),
             human(free)
         );
         Err(Error::Setting { key: "memory.offload_moments", what })
@@ -334,8 +350,7 @@ impl Plan {
     ) -> Result<()> {
         let budget = budget(settings, available);
         let of_all = |sets: [usize; 3]| sets.into_iter().fold(OVERHEAD, usize::saturating_add);
-        let (whole, shared) = has.choices(layout);
-        let choices = [Some(whole), shared].into_iter().flatten();
+        let choices = has.choices(backend, layout).into_iter();
         let sets = choices.map(|has| has.bytes(backend, layout));
         let sets = sets.min_by_key(|sets| of_all(*sets)).expect("there is one");
         let needed = of_all(sets);
@@ -401,6 +416,7 @@ impl Plan {
             tape_bytes: self.tape,
             activation_slots: self.activation_slots,
             by_layer: self.by_layer,
+            offloads_inputs: self.host_inputs > 0,
         }
     }
 }
@@ -523,12 +539,13 @@ impl fmt::Display for Plan {
         f.write_str(&if_any("scoring by the teacher: ", self.teacher_pass, "; "))?;
         write!(
             f,
-            "updates: gradient{} {}{}, activations up to {}, {} in passes of {} tokens; peak {} \
+            "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
              of {}",
             if self.by_layer { " (the rank's slice, and one layer)" } else { "" },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),
+            if_any(" and ", self.host_inputs, " in the host's memory"),
             human(self.working),
             self.micro_batch_tokens,
             human(self.peak()),

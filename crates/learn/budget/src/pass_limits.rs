@@ -15,6 +15,8 @@ pub struct PassLimits {
     /// Whether all passes of an update go backward through a layer before any enters the one below.
     /// Then all their tapes exist at once, and gradients may be complete layer by layer.
     pub by_layer: bool,
+    /// Whether the inputs of blocks wait in the host's memory, if passes go by layer.
+    pub offloads_inputs: bool,
 }
 
 /// One of an update's passes.
@@ -24,6 +26,8 @@ pub struct PassSize {
     pub tokens: usize,
     /// Whether it goes forward before the loss and is expected to go backward.
     pub waits: bool,
+    /// Whether it is expected not to go backward.
+    pub is_idle: bool,
 }
 
 /// The tape of one of an update's passes.
@@ -47,6 +51,9 @@ impl PassLimits {
     /// nothing between them, because a pass that is larger than planned needs more memory beside
     /// its tape.
     pub fn tape_kind_of_set(&self, model: &Model, tokens: usize) -> TapeKind {
+        if self.offloads_inputs {
+            return TapeKind::OffloadedBlockInputs;
+        }
         let all = model.layout.tape_bytes_per_token(&*model.backend, TapeKind::Activations);
         match tokens.saturating_mul(all) <= self.tape_bytes {
             true => TapeKind::Activations,
@@ -59,49 +66,59 @@ impl PassLimits {
     /// the last pass has been made.
     ///
     /// If all tapes that are to wait fit, they keep as many blocks as fit. Otherwise the first
-    /// passes have the smallest tape, and the rest make theirs after the loss.
+    /// passes have the smallest tape, and the rest make theirs after the loss. A pass that is
+    /// expected to be idle has the smallest tape should it go backward after all.
     pub fn tapes(
         &self,
         backend: &dyn Backend,
         layout: &Layout,
         passes: &[PassSize],
     ) -> Vec<PassTape> {
+        if self.offloads_inputs {
+            let kind = TapeKind::OffloadedBlockInputs;
+            let tape = |pass: &PassSize| match pass.waits {
+                true => PassTape::Waiting(kind),
+                false => PassTape::Later(kind),
+            };
+            return passes.iter().map(tape).collect();
+        }
         let bytes = TapeBytes::of(backend, layout);
-        let waits = |pass: &PassSize| pass.waits || self.by_layer;
+        let waits = |pass: &PassSize| pass.waits || (self.by_layer && !pass.is_idle);
         let waiting = passes.iter().filter(|pass| waits(pass)).map(|pass| pass.tokens);
         let waiting = waiting.fold(0, usize::saturating_add);
         // A pass with a later tape needs room beside the tapes that wait for passes behind it.
         let later = passes.iter().filter(|pass| !waits(pass)).map(|pass| pass.tokens).max();
-        let mut left = self.tape_bytes.saturating_sub(bytes.of_tape(later.unwrap_or(0), 0));
-        let of_all = bytes.most_blocks(waiting, left).or(self.by_layer.then_some(0));
+        let mut room = self.tape_bytes.saturating_sub(bytes.of_tape(later.unwrap_or(0), 0));
+        let of_all = bytes.most_blocks(waiting, room).or(self.by_layer.then_some(0));
         let mut kept: Vec<Option<usize>> = vec![None; passes.len()];
         let wait = passes.iter().zip(&mut kept).filter(|(pass, _)| waits(pass));
         match of_all {
             Some(blocks) => {
-                left = left.saturating_sub(bytes.of_tape(waiting, blocks));
+                room = room.saturating_sub(bytes.of_tape(waiting, blocks));
                 for (PassSize { tokens, .. }, kept) in wait {
                     // The first passes keep one block more.
-                    let more = bytes.one_more(*tokens, blocks).filter(|&more| more <= left);
-                    left -= more.unwrap_or(0);
+                    let more = bytes.one_more(*tokens, blocks).filter(|&more| more <= room);
+                    room -= more.unwrap_or(0);
                     *kept = Some(blocks + usize::from(more.is_some()));
                 }
             }
             None => {
                 for (PassSize { tokens, .. }, kept) in wait {
-                    let Some(rest) = left.checked_sub(bytes.of_tape(*tokens, 0)) else { break };
-                    (left, *kept) = (rest, Some(0));
+                    let Some(rest) = room.checked_sub(bytes.of_tape(*tokens, 0)) else { break };
+                    (room, *kept) = (rest, Some(0));
                 }
             }
         }
         let mut waiting = 0_usize;
         let mut tapes: Vec<PassTape> = Vec::with_capacity(passes.len());
-        for (PassSize { tokens, waits }, kept) in passes.iter().zip(kept).rev() {
+        for (PassSize { tokens, waits, .. }, kept) in passes.iter().zip(kept).rev() {
             tapes.push(match kept {
                 Some(blocks) => {
                     waiting = waiting.saturating_add(bytes.of_tape(*tokens, blocks));
                     let kind = bytes.kind(blocks);
                     if *waits { PassTape::Waiting(kind) } else { PassTape::Later(kind) }
                 }
+                None if self.by_layer => PassTape::Later(bytes.kind(0)),
                 None => {
                     let room = self.tape_bytes.saturating_sub(waiting);
                     PassTape::Later(bytes.kind(bytes.most_blocks(*tokens, room).unwrap_or(0)))
@@ -162,7 +179,7 @@ mod tests {
         let kept = |kind| match kind {
             TapeKind::Activations => blocks,
             TapeKind::LastBlocks(last) => last,
-            TapeKind::BlockInputs => 0,
+            TapeKind::BlockInputs | TapeKind::OffloadedBlockInputs => 0,
         };
         let mut state = 1_u64;
         let mut random = |below: usize| {
@@ -172,7 +189,10 @@ mod tests {
         let (mut mixed, mut partly) = (0, 0);
         for _ in 0..300 {
             let passes: Vec<PassSize> = (0..1 + random(8))
-                .map(|_| PassSize { tokens: random(50), waits: random(3) > 0 })
+                .map(|_| {
+                    let (tokens, waits) = (random(50), random(3) > 0);
+                    PassSize { tokens, waits, is_idle: !waits && random(2) > 0 }
+                })
                 .collect();
             let most = passes.iter().map(|pass| pass.tokens).max().unwrap_or(0);
             let least = most * per_token(TapeKind::BlockInputs);
@@ -185,6 +205,7 @@ mod tests {
                     tape_bytes,
                     activation_slots: 0,
                     by_layer: false,
+                    offloads_inputs: false,
                 };
                 let tapes = limits.tapes(&cpu, &layout, &passes);
                 assert_eq!(tapes.len(), passes.len());
@@ -194,11 +215,14 @@ mod tests {
                     .map(|(tape, pass)| match tape {
                         PassTape::Waiting(kind) | PassTape::Later(kind) => {
                             assert_eq!(pass.waits, matches!(tape, PassTape::Waiting(_)));
-                            pass.tokens * per_token(kind)
+                            assert!(!pass.is_idle || kind == TapeKind::BlockInputs);
+                            if pass.is_idle { 0 } else { pass.tokens * per_token(kind) }
                         }
                     })
                     .sum();
-                let inputs = all * per_token(TapeKind::BlockInputs);
+                let busy = passes.iter().filter(|pass| !pass.is_idle);
+                let inputs = busy.map(|pass| pass.tokens).sum::<usize>();
+                let inputs = inputs * per_token(TapeKind::BlockInputs);
                 assert!(together <= tape_bytes.max(inputs), "{passes:?} by layer");
                 let held = |pass: &PassSize, kind| pass.tokens * per_token(kind);
                 let mut waiting = 0;

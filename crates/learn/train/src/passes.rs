@@ -71,7 +71,10 @@ pub(crate) fn passes<'a>(
     let cuts = cut(sequences, units(sequences), idle, &cached, ranks, limit);
     let sizes: Vec<PassSize> = cuts
         .iter()
-        .map(|cut| PassSize { tokens: cut.tokens, waits: waits(cut, on_policy) })
+        .map(|cut| {
+            let Cut { tokens, idle, .. } = *cut;
+            PassSize { tokens, waits: waits(cut, on_policy), is_idle: idle }
+        })
         .collect();
     let tapes = limits.tapes(&*model.backend, &model.layout, &sizes);
     let mut passes = Vec::with_capacity(cuts.len());
@@ -254,6 +257,14 @@ mod tests {
     use crate::test_support::{cpu, model_dir};
     use std::sync::Arc;
 
+    const NO_ROOM: PassLimits = PassLimits {
+        micro_batch_tokens: 1,
+        tape_bytes: 0,
+        activation_slots: 0,
+        by_layer: false,
+        offloads_inputs: false,
+    };
+
     #[test]
     fn each_pass_has_the_cheapest_strategy() {
         let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
@@ -262,28 +273,26 @@ mod tests {
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
         let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
         let idle = [false, false, false, true, false];
-        let strategies = |on_policy: &[Option<OnPolicy<'_>>],
-                          cache,
-                          micro_batch_tokens,
-                          tape_bytes| {
-            let limits =
-                PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8, by_layer: false };
-            let masks = &SamplingMasks::default();
-            let (sequences, idle) = (&sequences[..], &idle[..]);
-            let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
-            passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
-                .into_iter()
-                .map(|pass| {
-                    let strategy = match pass.strategy {
-                        PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
-                        PassStrategy::OnPolicy(_) => "on-policy".into(),
-                        PassStrategy::Forward(kind) => format!("forward {kind:?}"),
-                        PassStrategy::ScoreOnly(_) => "score only".into(),
-                    };
-                    (pass.sequences.len(), strategy)
-                })
-                .collect::<Vec<_>>()
-        };
+        let strategies =
+            |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+                let limits =
+                    PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8, ..NO_ROOM };
+                let masks = &SamplingMasks::default();
+                let (sequences, idle) = (&sequences[..], &idle[..]);
+                let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
+                passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
+                    .into_iter()
+                    .map(|pass| {
+                        let strategy = match pass.strategy {
+                            PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
+                            PassStrategy::OnPolicy(_) => "on-policy".into(),
+                            PassStrategy::Forward(kind) => format!("forward {kind:?}"),
+                            PassStrategy::ScoreOnly(_) => "score only".into(),
+                        };
+                        (pass.sequences.len(), strategy)
+                    })
+                    .collect::<Vec<_>>()
+            };
         let named = |expected: &[(usize, &str)]| -> Vec<(usize, String)> {
             expected.iter().map(|&(count, strategy)| (count, strategy.to_owned())).collect()
         };

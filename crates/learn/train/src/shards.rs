@@ -236,7 +236,10 @@ impl Sums {
             model.end_backward(pass, self.of_group(model, embedding, shard));
         }
         leave(self, embedding)?;
-        self.free_vacated(model);
+        if !is_whole {
+            self.free_vacated(model);
+            self.gradient.free_embedded(model);
+        }
         Ok(())
     }
 

@@ -321,6 +321,7 @@ mod tests {
         tape_bytes: usize::MAX,
         activation_slots: 0,
         by_layer: false,
+        offloads_inputs: false,
     };
 
     const BUDGET: RecordBudget = RecordBudget { tokens: 30, seed: 1, step: 1 };

@@ -78,6 +78,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
             shards: shards.div_ceil(ranks),
             ranks,
             shard: *shard,
+            offloads_inputs: false,
             may_link: *transport != Transport::Host,
             offloads_moments: memory.offload_moments,
             may_adapt: !model.from_scratch && !is_apart,

@@ -156,13 +156,17 @@ fn updates_however_passes_are_made(model: impl Fn() -> Model) {
                 (some, some, NONE),
                 (some, ALL, SILENT),
             ] {
-                let orders = if micro_batch_tokens == 40 { &[false, true][..] } else { &[false] };
-                for &by_layer in orders {
+                let orders: &[_] = match micro_batch_tokens {
+                    40 => &[(false, false), (true, false), (true, true)],
+                    _ => &[(false, false)],
+                };
+                for &(by_layer, offloads_inputs) in orders {
                     let limits = PassLimits {
                         micro_batch_tokens,
                         tape_bytes,
                         activation_slots: 200,
                         by_layer,
+                        offloads_inputs,
                     };
                     let mut learner = learner(model(), limits);
                     let before = weights(&learner);
@@ -182,7 +186,7 @@ fn updates_however_passes_are_made(model: impl Fn() -> Model) {
                     assert_ne!(results[0], before);
                     let case = format!(
                         "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, by layer: \
-                         {by_layer}, on-policy: {sampled:?}, cached: {cached:?}, idle: {idle:?}"
+                         {by_layer}, offloading: {offloads_inputs}, on-policy: {sampled:?}, cached: {cached:?}, idle: {idle:?}"
                     );
                     assert!(results.last() == results.first(), "{case}");
                 }
@@ -203,6 +207,7 @@ fn what_is_cached_is_what_is_used() {
             tape_bytes: usize::MAX,
             activation_slots: 200,
             by_layer: false,
+            offloads_inputs: false,
         };
         let mut learner = learner(model("qwen3", 2), limits);
         let slots = sample(&mut learner, &sequences);

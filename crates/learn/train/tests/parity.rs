@@ -165,12 +165,7 @@ impl Fixture {
 
     /// With passes of a few responses each.
     pub fn learner(&self) -> Learner {
-        let limits = PassLimits {
-            micro_batch_tokens: 64,
-            tape_bytes: 1 << 26,
-            activation_slots: 0,
-            by_layer: false,
-        };
+        let limits = PassLimits { tape_bytes: 1 << 26, ..support::limits(64) };
         support::learner(self.model(), adamw(), limits, TrainingRanks::alone(1))
     }
 

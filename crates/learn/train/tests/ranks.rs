@@ -22,9 +22,12 @@ pub fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> 
     support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
-pub fn learner(model: Model, world: Arc<World>, shards: usize, by_layer: bool) -> Learner {
+pub fn learner(model: Model, world: Arc<World>, shards: usize) -> Learner {
+    learner_within(model, world, shards, limits(40))
+}
+
+fn learner_within(model: Model, world: Arc<World>, shards: usize, limits: PassLimits) -> Learner {
     let ranks = TrainingRanks::new(world, shards).unwrap();
-    let limits = PassLimits { by_layer, ..limits(40) };
     support::learner(model, OptimizerSettings::default(), limits, ranks)
 }
 
@@ -34,12 +37,12 @@ fn updates(
     model: Model,
     world: Arc<World>,
     shards: usize,
-    by_layer: bool,
+    limits: PassLimits,
 ) -> (Vec<u32>, Vec<Vec<f32>>) {
     let tokens = tokens();
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
-    let mut learner = learner(model, world, shards, by_layer);
+    let mut learner = learner_within(model, world, shards, limits);
     let mut seen = Vec::new();
     for _ in 0..2 {
         let batch = UpdateBatch {
@@ -74,16 +77,16 @@ fn every_rank_has_the_bits_that_one_alone_would_have() {
 
 fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
     for (shards, counts) in [(4, &[1, 2, 4][..]), (6, &[1, 3, 6]), (3, &[1, 3]), (8, &[1, 8])] {
-        let alone = updates(model(), Arc::new(World::alone()), shards, false);
+        let alone = updates(model(), Arc::new(World::alone()), shards, limits(40));
         assert!(alone.1.iter().all(|scores| !scores.is_empty()));
         for &count in counts {
-            let all = on_ranks(count, |world| updates(model(), world, shards, false));
+            let all = on_ranks(count, |world| updates(model(), world, shards, limits(40)));
             for (rank, of_rank) in all.iter().enumerate() {
                 assert!(*of_rank == alone, "rank {rank} of {count}, {shards} shards");
             }
         }
     }
-    let of = |shards| updates(model(), Arc::new(World::alone()), shards, false).0;
+    let of = |shards| updates(model(), Arc::new(World::alone()), shards, limits(40)).0;
     assert!(of(4) != of(6), "the number of shards shows, or nothing was tried");
 }
 
@@ -99,9 +102,10 @@ fn gradients_in_slices_have_the_bits_of_whole_ones() {
         (|| adapted("qwen3", 1), 4, &[2]),
     ];
     for (model, shards, counts) in cases {
-        let alone = updates(model(), Arc::new(World::alone()), shards, false);
-        for &count in counts {
-            for of_rank in on_ranks(count, |world| updates(model(), world, shards, true)) {
+        let alone = updates(model(), Arc::new(World::alone()), shards, limits(40));
+        for (&count, offloads_inputs) in counts.iter().zip([false, true].into_iter().cycle()) {
+            let limits = PassLimits { by_layer: true, offloads_inputs, ..limits(40) };
+            for of_rank in on_ranks(count, |world| updates(model(), world, shards, limits)) {
                 assert!(of_rank == alone, "{count} ranks of {}", model().config.family.name);
             }
         }
@@ -157,7 +161,7 @@ fn groups_are_sampled_where_they_are_trained_on() {
 #[test]
 fn a_rank_that_has_computed_something_else_is_found() {
     let ended = on_ranks(3, |world| {
-        let mut learner = learner(model("qwen3", 1), Arc::clone(&world), 3, false);
+        let mut learner = learner(model("qwen3", 1), Arc::clone(&world), 3);
         learner
             .ranks
             .note("the metrics of the step", &if world.rank() == 2 { 1.5 } else { 1.0 })
@@ -178,7 +182,7 @@ fn a_rank_that_has_computed_something_else_is_found() {
 #[test]
 fn a_rank_that_cannot_write_its_files_ends_the_others() {
     let errors = on_ranks(3, |world| {
-        let learner = learner(model("qwen3", 1), Arc::clone(&world), 3, false);
+        let learner = learner(model("qwen3", 1), Arc::clone(&world), 3);
         let options = WriteOptions {
             dtype: WeightDtype::F32,
             max_shard_bytes: 1,

@@ -96,7 +96,7 @@ fn every_rank_has_the_use_of_all() {
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
     let used = |world: Arc<World>| {
-        let mut learner = ranks::learner(model("olmoe", 1), world, 4, false);
+        let mut learner = ranks::learner(model("olmoe", 1), world, 4);
         let none = vec![None; sequences.len()];
         accumulate(&mut learner, batch(&sequences, &masks, &none)).unwrap();
         learner.step(1e-3).unwrap();
@@ -144,7 +144,7 @@ fn a_balanced_update_has_the_same_bits_however_its_passes_are_made() {
     learner.step(1e-2).unwrap();
     assert_ne!(weights(&learner), first.unwrap().1, "the loss acts");
     let of_rank = |world: Arc<World>| {
-        let mut learner = ranks::learner(model("olmoe", 1), world, 4, false);
+        let mut learner = ranks::learner(model("olmoe", 1), world, 4);
         balanced(&mut learner, batch(&sequences, &masks, &none))
     };
     let alone = of_rank(Arc::new(World::alone()));

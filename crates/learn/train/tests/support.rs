@@ -53,7 +53,13 @@ pub fn learner(
 
 /// Limits with room for all tapes and none for activations of sampling.
 pub fn limits(micro_batch_tokens: usize) -> PassLimits {
-    PassLimits { micro_batch_tokens, tape_bytes: usize::MAX, activation_slots: 0, by_layer: false }
+    PassLimits {
+        micro_batch_tokens,
+        tape_bytes: usize::MAX,
+        activation_slots: 0,
+        by_layer: false,
+        offloads_inputs: false,
+    }
 }
 
 pub fn location(dir: &Path, existing: Existing) -> RunLocation {

@@ -240,8 +240,7 @@ fn a_gradients_bits_do_not_depend_on_micro_batches_or_on_what_is_known_from_samp
         (1000, usize::MAX, 40, Some(1)),
         (1, 0, 40, Some(1)),
     ] {
-        let limits =
-            PassLimits { micro_batch_tokens, tape_bytes, activation_slots, by_layer: false };
+        let limits = PassLimits { tape_bytes, activation_slots, ..limits(micro_batch_tokens) };
         assert!(
             trained(limits, on_policy_step).1 == expected,
             "{micro_batch_tokens} {tape_bytes} {activation_slots} {on_policy_step:?}"

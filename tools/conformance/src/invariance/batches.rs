@@ -85,7 +85,8 @@ fn batches_without_targets_are_nothing(trial: &Trial) {
             let packed = pack(batch);
             assert_eq!((packed.token_count(), packed.target_count()), (0, 0));
             assert!(score_bits(model, batch, 1.0).is_empty());
-            for keep in [TapeKind::Activations, TapeKind::BlockInputs] {
+            use TapeKind::{Activations, BlockInputs, OffloadedBlockInputs};
+            for keep in [Activations, BlockInputs, OffloadedBlockInputs] {
                 let mut gradient = Gradient::zeros(model).unwrap();
                 let bits = gradient_bits(model, &mut gradient, &[(batch, keep)], 1, 1.0);
                 assert!(bits.iter().flatten().all(|&b| b == 0), "{family}");

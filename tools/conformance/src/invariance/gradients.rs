@@ -21,7 +21,8 @@ fn keep() -> impl Strategy<Value = TapeKind> {
     prop_oneof![
         Just(TapeKind::Activations),
         Just(TapeKind::LastBlocks(1)),
-        Just(TapeKind::BlockInputs)
+        Just(TapeKind::BlockInputs),
+        Just(TapeKind::OffloadedBlockInputs)
     ]
 }
 

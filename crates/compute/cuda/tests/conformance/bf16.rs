@@ -52,7 +52,7 @@ impl Subject for Blocks {
     }
     fn seen(&self, role: Role, x: f32) -> f32 {
         match role {
-            Role::Activation(..) | Role::Cache { .. } => rounded(x),
+            Role::Activation(..) | Role::OffloadedActivation(..) | Role::Cache { .. } => rounded(x),
             Role::Weight(_) | Role::Frozen(_) => upper_half(x),
             Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) | Role::OffloadedMoment(_) => x,
         }

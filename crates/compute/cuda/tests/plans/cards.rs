@@ -2,11 +2,11 @@
 //! there.
 
 use crate::guide::has_table;
-use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
+use crate::qwen2::{ALL, HALF, Qwen2, SEVEN, THIRTY_TWO};
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard};
 use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
-use isentrope_kernels::{Kind, NORM_BLOCK, Role};
+use isentrope_kernels::{Kind, NORM_BLOCK};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{AdapterLayout, Layout, ModelConfig};
 use std::fs;
@@ -48,6 +48,7 @@ pub fn demand(offloads_moments: bool) -> Demand {
             shards: 1,
             ranks: 1,
             shard: Shard::Auto,
+            offloads_inputs: false,
             offloads_moments,
             may_adapt: false,
             may_link: true,
@@ -176,28 +177,46 @@ fn the_guide_says_what_fits_on_eight_ranks() {
     has_table("../../../docs/guides/gpus.md", "eight_ranks", &table_of_ranks());
 }
 
+/// The demand of one of `ranks` ranks with a shard each.
+fn of_rank(ranks: usize, shard: Shard, offloads_moments: bool) -> Demand {
+    let all = demand(offloads_moments);
+    let sets = ParameterSets { ranks, shard, ..all.sets };
+    Demand { sets, activation_slots: all.activation_slots / ranks, ..all }
+}
+
 /// One line a model and a number of ranks, with a shard each: bytes of the gradient and the least
-/// memory, by what the ranks share.
+/// memory, by what the ranks share, and with moments on the host the least memory and the host's.
 fn table_of_shared_gradients() -> String {
     let mut table = String::from(
-        "| Qwen2.5 | ranks | gradient: whole | in slices | needs at least: whole | in slices |\n\
-         |---|---:|---:|---:|---:|---:|\n",
+        "| Qwen2.5 | ranks | gradient: whole | in slices | needs at least: whole | in slices | \
+         and moments on the host | of the host: block inputs | moments |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let backend = cuda(0, Dtype::Bf16);
+    let gib = |bytes: usize| bytes as f64 / GIB as f64;
     for shape in ALL.iter().filter(|shape| shape.billions > 7.0) {
         let layout = layout(shape);
         for ranks in [8, 32, 128] {
+            let least = |demand: Demand| Plan::least(&backend, &layout, demand);
             let [whole, slices] = [Shard::Optimizer, Shard::Gradients].map(|shard| {
-                let all = demand(false);
-                let sets = ParameterSets { ranks, shard, ..all.sets };
-                let activation_slots = all.activation_slots / ranks;
-                let demand = Demand { sets, activation_slots, ..all };
-                let least = Plan::least(&backend, &layout, demand) as f64 / 0.9;
-                [sets.bytes(&backend, &layout)[1] as f64, least].map(|bytes| bytes / GIB as f64)
+                let demand = of_rank(ranks, shard, false);
+                [demand.sets.bytes(&backend, &layout)[1], least(demand)].map(gib)
             });
+            let offloading = of_rank(ranks, Shard::Gradients, true);
+            let least = least(offloading);
+            let settings =
+                MemorySettings { budget_gib: Some(gib(least)), ..MemorySettings::default() };
+            let plan = Plan::new(&backend, &layout, offloading, &settings, 0).unwrap();
             table += &format!(
-                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} |\n",
-                shape.name, whole[0], slices[0], whole[1], slices[1]
+                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |\n",
+                shape.name,
+                whole[0],
+                slices[0],
+                whole[1] / 0.9,
+                slices[1] / 0.9,
+                gib(least) / 0.9,
+                gib(plan.host_inputs),
+                gib(plan.host_moments)
             );
         }
     }
@@ -265,18 +284,27 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
     }
 }
 
-/// In bf16 a rank has the remainders of all weights while they are loaded, and a gradient in slices
-/// need not have as much memory.
+/// 32 billion weights on four machines of eight GPUs of 80 GB, which have 79.6 GiB: the inputs of
+/// 64 blocks, of 5120 numbers for each of the rank's 87,040 tokens, wait on the host.
 #[test]
-fn the_weights_of_a_rank_fit_while_they_are_loaded() {
-    let (layout, backend) = (layout(&SEVEN), cuda(80, Dtype::Bf16));
-    let sets = ParameterSets { ranks: 64, shard: Shard::Gradients, ..demand(false).sets };
-    let few = Demand { sets, longest_trained: 64, trained: 64, sampled: 0, ..Demand::default() };
-    let exact = layout.parameters.bytes(&backend, Role::Weight);
-    let [_, _, moments] = sets.bytes(&backend, &layout);
-    let least = Plan::least(&backend, &layout, few);
-    assert!(least >= exact + moments, "{least}");
-    assert!(least < exact + moments + 2 * GIB, "{least}");
+fn thirty_two_billion_weights_fit_32_gpus_of_80_gb() {
+    let layout = layout(&THIRTY_TWO);
+    let demand = of_rank(32, Shard::Auto, true);
+    let backend = cuda(80, Dtype::Bf16);
+    let settings = MemorySettings {
+        budget_gib: Some(76.0),
+        offload_moments: true,
+        ..MemorySettings::default()
+    };
+    let plan = Plan::new(&backend, &layout, demand, &settings, memory(80)).unwrap();
+    assert!(plan.by_layer && plan.passes().offloads_inputs, "{plan}");
+    assert!(plan.peak() <= 76 * GIB && memory(80) - plan.peak() > 3 * GIB, "{plan}");
+    let inputs = 64 * 2 * 5120 * 87_040;
+    assert!((inputs..inputs + inputs / 20).contains(&plan.host_inputs), "{plan}");
+    assert!(plan.to_string().contains("in the host's memory, "), "{plan}");
+    let host = plan.host_inputs + plan.host_moments + plan.host_program;
+    plan.check_host(host).unwrap();
+    plan.check_host(host - 1).unwrap_err();
 }
 
 #[test]

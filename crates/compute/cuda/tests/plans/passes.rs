@@ -23,7 +23,7 @@ fn units(tapes: &[PassTape], blocks: usize) -> f64 {
     let again = |kind| match kind {
         TapeKind::Activations => 0.0,
         TapeKind::LastBlocks(last) => 1.0 - last as f64 / blocks as f64,
-        TapeKind::BlockInputs => 1.0,
+        TapeKind::BlockInputs | TapeKind::OffloadedBlockInputs => 1.0,
     };
     let of = |tape: &PassTape| match *tape {
         PassTape::Waiting(kind) => 3.0 + again(kind),
@@ -49,7 +49,7 @@ fn line(layout: &Layout, card: usize, offloads: bool, name: &str) -> String {
     assert!(plan.peak() <= memory(card) / 10 * 9, "{plan}");
     let each = (plan.micro_batch_tokens / INPUTS).max(1);
     let passes = RESPONSES.div_ceil(each);
-    let sizes = |waits| vec![PassSize { tokens: each * INPUTS, waits }; passes];
+    let sizes = |waits| vec![PassSize { tokens: each * INPUTS, waits, is_idle: false }; passes];
     let units = |waits| {
         let tapes = plan.passes().tapes(&backend, layout, &sizes(waits));
         // No pass of an on-policy update goes forward before the loss; no activation is cached.

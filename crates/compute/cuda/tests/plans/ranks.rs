@@ -19,6 +19,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+/// The least memory that a run is planned for.
+#[derive(Clone, Copy, PartialEq)]
+enum Least {
+    /// All plans count.
+    OfAll,
+    /// Only plans count whose block inputs wait on the device.
+    OnDevice,
+}
+
 /// Makes or continues a run on `ranks` ranks whose devices have no more memory than the least plan
 /// says; returns that plan.
 fn run<R: TrainingRecipe>(
@@ -27,6 +36,7 @@ fn run<R: TrainingRecipe>(
     out: &Path,
     dtype: Dtype,
     ranks: usize,
+    least: Least,
 ) -> Plan {
     let prepare = |budget: Option<usize>| {
         let mut values = serde_json::to_value(recipe()).unwrap();
@@ -38,8 +48,18 @@ fn run<R: TrainingRecipe>(
         recipe.prepare(model, ranks, &()).unwrap()
     };
     let roomy = emulated(1 << 30, dtype);
-    let budget = prepare(None).least(&roomy);
-    let plan = prepare(Some(budget)).plan(&roomy, 0).unwrap();
+    let plan = |budget| prepare(Some(budget)).plan(&roomy, 0).unwrap();
+    let mut budget = prepare(None).least(&roomy);
+    if least == Least::OnDevice && plan(budget).host_inputs > 0 {
+        let mut enough = 1 << 30;
+        while enough - budget > 1 {
+            let between = budget.midpoint(enough);
+            let is_enough = plan(between).host_inputs == 0;
+            *(if is_enough { &mut enough } else { &mut budget }) = between;
+        }
+        budget = enough;
+    }
+    let plan = plan(budget);
     assert!(plan.is_tight(), "{plan}");
     let place = RunLocation { existing: Existing::Resume, ..location(out, "run") };
     let settings = Settings {
@@ -85,30 +105,44 @@ fn saved(out: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Compares runs with a run of one rank. A run makes each of its steps on another number of ranks.
+///
+/// Returns the bytes of block inputs in the host's memory of each run's first step.
 fn check<R: TrainingRecipe>(
     recipe: impl Fn(usize) -> R + Sync,
     model: &Path,
     out: &Path,
     dtype: Dtype,
     runs: &[&[usize]],
-) {
+    least: Least,
+) -> Vec<usize> {
     let whole = out.join("whole");
-    let alone = run(|| recipe(runs[0].len()), model, &whole, dtype, 1);
+    let alone = run(|| recipe(runs[0].len()), model, &whole, dtype, 1, least);
     let want = saved(&whole);
     assert!(want.len() > 1, "weights and moments");
+    let mut host_inputs = Vec::new();
     for counts in runs {
         let out = out.join(format!("{counts:?}"));
         for (step, &ranks) in counts.iter().enumerate() {
-            let plan = run(|| recipe(step + 1), model, &out, dtype, ranks);
+            let plan = run(|| recipe(step + 1), model, &out, dtype, ranks, least);
+            if step == 0 {
+                host_inputs.push(plan.host_inputs);
+            }
             let is_less = dtype == Dtype::Bf16 && ranks > 1;
             assert_eq!(plan.weights < alone.weights, is_less, "{plan}");
         }
         assert!(saved(&out) == want, "{dtype:?}, on {counts:?} ranks");
     }
+    host_inputs
 }
 
 /// Imitation with checkpoints whose model files are rounded, beside exact weights.
-fn imitating(dtype: Dtype, shards: usize, shard: Shard, runs: &[&[usize]]) {
+fn imitating(
+    dtype: Dtype,
+    shards: usize,
+    shard: Shard,
+    runs: &[&[usize]],
+    least: Least,
+) -> Vec<usize> {
     let dir = tempfile::tempdir().unwrap();
     model(dir.path());
     let recipe = |steps: usize| {
@@ -119,19 +153,29 @@ fn imitating(dtype: Dtype, shards: usize, shard: Shard, runs: &[&[usize]]) {
         recipe.checkpoint.dtype = isentrope_train::settings::Dtype::Bfloat16;
         recipe
     };
-    check(recipe, dir.path(), dir.path(), dtype, runs);
+    check(recipe, dir.path(), dir.path(), dtype, runs, least)
 }
 
 #[test]
 fn ranks_in_bf16_have_one_ranks_bytes_and_keep_only_their_own_remainders() {
-    imitating(Dtype::Bf16, 2, Shard::Optimizer, &[&[2]]);
+    imitating(Dtype::Bf16, 2, Shard::Optimizer, &[&[2]], Least::OfAll);
+}
+
+/// Slices of the gradient, and the inputs of blocks in the host's memory.
+#[test]
+fn ranks_whose_block_inputs_wait_on_the_host_have_one_ranks_bytes() {
+    let host = imitating(Dtype::Bf16, 2, Shard::Gradients, &[&[2]], Least::OfAll);
+    assert!(host[0] > 0);
 }
 
 #[test]
 #[ignore = "deep: many runs on the emulator"]
 fn ranks_with_slices_of_the_gradient_have_one_ranks_bytes_in_the_memory_of_their_plan() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
-        imitating(dtype, 4, Shard::Gradients, &[&[4, 4]]);
+        let on_device = imitating(dtype, 4, Shard::Gradients, &[&[4, 4]], Least::OnDevice);
+        assert_eq!(on_device, [0]);
+        let host = imitating(dtype, 4, Shard::Gradients, &[&[4, 4]], Least::OfAll);
+        assert!(host[0] > 0);
     }
 }
 
@@ -139,12 +183,12 @@ fn ranks_with_slices_of_the_gradient_have_one_ranks_bytes_in_the_memory_of_their
 #[ignore = "deep: many runs on the emulator"]
 fn any_number_of_ranks_makes_the_same_bytes() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
-        imitating(dtype, 8, Shard::Auto, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]]);
+        imitating(dtype, 8, Shard::Auto, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]], Least::OfAll);
         // With a process model, which is trained as well, beside a reference.
         let dir = tempfile::tempdir().unwrap();
         model(dir.path());
         let first = || imitation(dir.path(), 1, 1);
-        run(first, dir.path(), &dir.path().join("first"), dtype, 1);
+        run(first, dir.path(), &dir.path().join("first"), dtype, 1, Least::OfAll);
         let base = last(&dir.path().join("first"));
         let recipe = |steps: usize| {
             let mut values = serde_json::to_value(rl::Recipe::default()).unwrap();
@@ -161,6 +205,6 @@ fn any_number_of_ranks_makes_the_same_bytes() {
             recipe.update.shards = Some(4);
             recipe
         };
-        check(recipe, &base, dir.path(), dtype, &[&[1, 4], &[4, 2], &[2, 1]]);
+        check(recipe, &base, dir.path(), dtype, &[&[1, 4], &[4, 2], &[2, 1]], Least::OfAll);
     }
 }

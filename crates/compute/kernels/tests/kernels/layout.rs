@@ -9,6 +9,7 @@ fn buffers_take_the_bytes_that_are_told() {
     let shape = Attention { heads: 4, kv_heads: 2, head_dim: 10, window: None, scale: 1.0 };
     for (role, floats) in [
         (Role::Activation(5, 7), 35),
+        (Role::OffloadedActivation(5, 7), 35),
         (Role::Exact(0, 7), 0),
         (Role::Weight(Kind::Vector(61)), 61),
         (Role::Gradient(matrix), 3 * 64),

@@ -16,9 +16,14 @@ pub(super) enum Phase {
 pub(super) struct Updates<'a> {
     backend: &'a dyn Backend,
     layout: &'a Layout,
-    /// The bytes of an update that do not depend on its passes.
+    /// The bytes of an update that do not depend on its passes and are there beside them.
     pub whole: usize,
-    /// Bytes of the smallest kind of tape for each token.
+    /// Bytes of the embedding's gradient if it comes when all passes have left the blocks; 0 if it
+    /// is there beside them.
+    embedded: usize,
+    /// The smallest kind of tape.
+    pub least_kind: TapeKind,
+    /// Its bytes for each token.
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
@@ -36,22 +41,30 @@ pub(super) struct Updates<'a> {
 impl<'a> Updates<'a> {
     pub fn new(backend: &'a dyn Backend, layout: &'a Layout, demand: Demand) -> Self {
         let tokens = demand.trained.saturating_mul(demand.longest_trained);
-        let whole = demand
-            .loss_tokens
-            .saturating_mul(LOSS_BYTES)
-            .saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES))
-            .saturating_add(
-                layout.embedded_bytes(backend, tokens).saturating_mul(demand.sets.trained()),
-            );
         let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(tokens));
         // Shares of the tokens are even to one unit of sequences.
         let of_rank = tokens.div_ceil(demand.sets.ranks).saturating_add(least_tokens).min(tokens);
-        let together = if demand.sets.goes_by_layer() { of_rank } else { 0 };
+        let goes_by_layer = demand.sets.goes_by_layer();
+        let together = if goes_by_layer { of_rank } else { 0 };
+        let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
+        let loss = loss.saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES));
+        let embedded = layout.embedded_bytes(backend, of_rank);
+        // By layer one model has its rows, until the end of its accumulation.
+        let (beside, embedded) = match goes_by_layer {
+            true => (0, embedded),
+            false => (embedded.saturating_mul(demand.sets.trained()), 0),
+        };
+        let least_kind = match demand.sets.offloads_inputs {
+            true => TapeKind::OffloadedBlockInputs,
+            false => TapeKind::BlockInputs,
+        };
         Self {
             backend,
             layout,
-            whole,
-            least_tape: layout.tape_bytes_per_token(backend, TapeKind::BlockInputs),
+            whole: loss.saturating_add(beside),
+            embedded,
+            least_kind,
+            least_tape: layout.tape_bytes_per_token(backend, least_kind),
             tokens,
             least_tokens,
             together,
@@ -62,8 +75,26 @@ impl<'a> Updates<'a> {
 
     /// Bytes besides the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
-        let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(self.whole);
-        of_passes.max(self.optimizer)
+        let input = match self.least_kind {
+            TapeKind::OffloadedBlockInputs => self.layout.input_bytes(self.backend, pass),
+            _ => 0,
+        };
+        let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(input);
+        of_passes.max(self.embedded).saturating_add(self.whole).max(self.optimizer)
+    }
+
+    /// Bytes of the host's memory for the inputs of blocks in passes of `pass` tokens; 0 if they
+    /// wait on the device.
+    pub fn offloaded(&self, pass: usize) -> usize {
+        if self.least_kind != TapeKind::OffloadedBlockInputs {
+            return 0;
+        }
+        // Two neighbours have more tokens together than a pass may have.
+        let passes = self.together.div_ceil(pass.max(1)).saturating_mul(2).saturating_add(2);
+        let [one, all] =
+            [1, self.together].map(|tokens| self.layout.offloaded_bytes(self.backend, tokens));
+        // Each input of each pass may take a part of a block more.
+        all.saturating_add(one.saturating_mul(passes))
     }
 
     /// Bytes with the smallest tapes, in passes of `pass` tokens. The teacher's passes, which have
@@ -114,7 +145,8 @@ impl Least {
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
-        let update = update.max(demand.sets.loading_bytes(backend, layout));
+        // While weights are loaded, one parameter has all its remainders, in memory that is a
+        // layer's gradient later.
         let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
         let pages = pages.max(layout.least_pages(backend));
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));

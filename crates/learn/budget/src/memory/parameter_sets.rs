@@ -54,6 +54,9 @@ pub struct ParameterSets {
     pub ranks: usize,
     /// The sets that they share; a plan decides what is left to it.
     pub shard: Shard,
+    /// Whether the inputs of blocks wait in the host's memory for the way back, if gradients are
+    /// complete layer by layer; a plan decides it.
+    pub offloads_inputs: bool,
     /// Whether gradients may go from device to device, and not through the hosts.
     pub may_link: bool,
     /// Whether moments live in the host's memory, although the device has its own.
@@ -72,6 +75,7 @@ impl Default for ParameterSets {
             shards: 1,
             ranks: 1,
             shard: Shard::Auto,
+            offloads_inputs: false,
             may_link: true,
             offloads_moments: false,
             may_adapt: true,
@@ -107,16 +111,21 @@ impl ParameterSets {
         [frozen.saturating_add(weights), gradients, moments.saturating_mul(trained * MOMENTS)]
     }
 
-    /// The sets that a plan tries first, and those that it tries if they do not fit.
-    pub(super) fn choices(self, layout: &Layout) -> (Self, Option<Self>) {
+    /// The sets that a plan tries, one after the other, each if those before do not fit.
+    pub(super) fn choices(self, backend: &dyn Backend, layout: &Layout) -> Vec<Self> {
         let with = |shard| Self { shard, ..self };
-        match self.shard {
-            Shard::Auto => {
-                let shared = self.may_go_by_layer(layout).then(|| with(Shard::Gradients));
-                (with(Shard::Optimizer), shared)
-            }
-            _ => (self, None),
+        let mut choices = match self.shard {
+            Shard::Auto => vec![with(Shard::Optimizer)],
+            _ => vec![self],
+        };
+        if self.shard == Shard::Auto && self.may_go_by_layer(layout) {
+            choices.push(with(Shard::Gradients));
         }
+        let has_own_memory = backend.host_bytes(Role::OffloadedActivation(1, 1)) > 0;
+        let offloading = choices.last().filter(|sets| has_own_memory && sets.goes_by_layer());
+        let offloading = offloading.map(|&sets| Self { offloads_inputs: true, ..sets });
+        choices.extend(offloading);
+        choices
     }
 
     /// Whether gradients are complete layer by layer, because ranks share them.
@@ -144,11 +153,11 @@ impl ParameterSets {
         .saturating_mul(waiting_sums(self.shards))
     }
 
-    /// Bytes that a model's weights take while they are loaded, beside those that stay: a rank has
-    /// all remainders then. One model is loaded at a time, in memory that is the updates' later.
-    pub fn loading_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let exact = layout.trained().bytes(backend, Role::Weight);
-        exact.saturating_sub(self.trained_bytes(backend, layout))
+    /// Whether a rank has the remainders of its own slice of the trained weights alone.
+    fn slices_remainders(self, backend: &dyn Backend, layout: &Layout) -> bool {
+        let list = layout.trained();
+        let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
+        self.ranks > 1 && layout.adapter.is_none() && read < exact
     }
 
     /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes
@@ -156,10 +165,10 @@ impl ParameterSets {
     fn trained_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let list = layout.trained();
         let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
-        let remainders = exact.saturating_sub(read);
-        if self.ranks == 1 || layout.adapter.is_some() || remainders == 0 {
+        if !self.slices_remainders(backend, layout) {
             return exact;
         }
+        let remainders = exact.saturating_sub(read);
         let numbers = list.numbers(backend).fold(0, usize::saturating_add);
         let own = moments_of_rank(backend, layout, self.ranks);
         let own = remainders as u128 * own as u128 / numbers.max(1) as u128;

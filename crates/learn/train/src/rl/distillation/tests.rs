@@ -89,8 +89,13 @@ fn outcome(
     other: &Model,
     micro_batch_tokens: usize,
 ) -> (Vec<Vec<Option<Advantages>>>, Result<f64>) {
-    let limits =
-        PassLimits { micro_batch_tokens, tape_bytes: 0, activation_slots: 0, by_layer: false };
+    let limits = PassLimits {
+        micro_batch_tokens,
+        tape_bytes: 0,
+        activation_slots: 0,
+        by_layer: false,
+        offloads_inputs: false,
+    };
     let mut learner = learner(&TrainingRanks::alone(1), limits);
     let mut record = StepRecord::default();
     let mut context = LearnContext {

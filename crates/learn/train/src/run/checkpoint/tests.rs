@@ -63,6 +63,7 @@ const LIMITS: PassLimits = PassLimits {
     tape_bytes: usize::MAX,
     activation_slots: 0,
     by_layer: false,
+    offloads_inputs: false,
 };
 
 /// Runs this on each of `count` ranks.
