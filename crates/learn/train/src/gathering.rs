@@ -32,9 +32,15 @@ pub(crate) struct OwnPart<'a> {
 
 /// A parameter of a set, by their numbers.
 type Place = (usize, usize);
+/// A part of a parameter: some of its elements.
+type Piece = (Place, Range<usize>);
 
-/// Sets whose parameters are gathered in rounds: in each, every rank gets the next parameter that
-/// it wants. A round begins on a rank when it has used what the round before has brought.
+/// Most elements that a round brings to a rank. All ranks wait for the largest piece of a round, so
+/// a rank with a large parameter must not keep others with small ones.
+const PIECE: usize = if cfg!(test) { 100 } else { 1 << 22 };
+
+/// Sets whose parameters are gathered in rounds: in each, every rank gets the next piece of the
+/// parameters that it wants. A round begins on a rank when it has used what earlier ones brought.
 pub(crate) struct Gathering<'a> {
     model: &'a Model,
     ranks: &'a TrainingRanks,
@@ -44,14 +50,22 @@ pub(crate) struct Gathering<'a> {
 
 /// The rounds until now.
 struct Rounds {
-    /// The parameters that each rank wants, in order.
-    wanted: Vec<Vec<Place>>,
+    /// The pieces of the parameters that each rank wants, in order.
+    wanted: Vec<Vec<Piece>>,
     /// How many rounds have been.
     past: usize,
-    /// The parameter that the last one has brought.
-    held: Option<(Place, Buffer)>,
+    /// The parameter that the last ones have brought.
+    held: Option<Held>,
     /// Why a parameter did not come: a tensor's reader sees only the text.
     failure: Option<Error>,
+}
+
+/// A parameter that rounds bring.
+struct Held {
+    place: Place,
+    buffer: Buffer,
+    /// Its first elements, which have come.
+    come: usize,
 }
 
 impl<'a> Gathering<'a> {
@@ -117,7 +131,8 @@ impl<'a> Gathering<'a> {
             let order = order(&tensors, rank)?.into_iter();
             let mut wanted: Vec<Place> = order.map(|tensor| places[tensor]).collect();
             wanted.dedup();
-            rounds.borrow_mut().wanted.push(wanted);
+            let pieces = wanted.into_iter().flat_map(|place| self.pieces(place)).collect();
+            rounds.borrow_mut().wanted.push(pieces);
         }
         let result = read(tensors);
         let mut rounds = rounds.into_inner();
@@ -130,6 +145,19 @@ impl<'a> Gathering<'a> {
             self.next(&mut rounds)?;
         }
         Ok(result)
+    }
+
+    /// The pieces of a parameter.
+    fn pieces(&self, place: Place) -> impl Iterator<Item = Piece> + use<> {
+        let count = self.elements(place.1).len();
+        let firsts = (0..count.max(1)).step_by(PIECE);
+        firsts.map(move |first| (place, first..count.min(first + PIECE)))
+    }
+
+    /// The elements of a parameter among those of all.
+    fn elements(&self, parameter: usize) -> Range<usize> {
+        let start = self.slices.lengths().take(parameter).sum();
+        start..start + self.slices.lengths().nth(parameter).expect("a parameter of the slices")
     }
 
     /// The place of each tensor.
@@ -154,18 +182,20 @@ impl<'a> Gathering<'a> {
                         rounds.failure = Some(error);
                         return Err(ModelError::Input(text));
                     }
-                    let (_, buffer) = rounds.held.as_ref().expect("it has been brought");
+                    let held = rounds.held.as_ref().expect("it has been brought");
                     let backend = &*self.model.backend;
-                    Ok(Cow::Owned(Parameters::tensor_of(backend, buffer, parameter, tensor)))
+                    Ok(Cow::Owned(Parameters::tensor_of(backend, &held.buffer, parameter, tensor)))
                 }),
             })
         };
         self.sets.iter().enumerate().flat_map(of_set).collect()
     }
 
-    /// Goes on to the round that brings a parameter, which this rank wants now.
+    /// Goes on to the round that has brought all of a parameter, which this rank wants now.
     fn bring(&self, rounds: &mut Rounds, place: Place) -> Result<()> {
-        while rounds.held.as_ref().is_none_or(|(held, _)| *held != place) {
+        let count = self.elements(place.1).len();
+        let comes = |held: &Held| held.place != place || held.come < count;
+        while rounds.held.as_ref().is_none_or(comes) {
             if rounds.are_over() {
                 let name = &self.model.layout.trained()[place.1].tensors[0].name;
                 return Err(Error::Run(format!("{name} is read out of the order of the files")));
@@ -177,46 +207,54 @@ impl<'a> Gathering<'a> {
 
     /// The next round.
     fn next(&self, rounds: &mut Rounds) -> Result<()> {
-        rounds.held = None; // its memory serves the next parameter
-        let backend = &*self.model.backend;
-        let places: Vec<Option<Place>> =
-            rounds.wanted.iter().map(|of_rank| of_rank.get(rounds.past).copied()).collect();
+        let pieces: Vec<Option<Piece>> =
+            rounds.wanted.iter().map(|of_rank| of_rank.get(rounds.past).cloned()).collect();
         rounds.past += 1;
-        let mut held = None;
-        if let Some((set, parameter)) = places[self.ranks.rank()] {
-            let kind = self.model.layout.trained()[parameter].kind;
-            let mut buffer = backend.allocate(Role::Gradient(kind)).map_err(ModelError::from)?;
-            if let Some(own) = self.sets[set].of_parameter(parameter) {
-                let from = own.first..own.first + own.elements.len();
-                backend.copy_elements(own.buffer, from, &mut buffer, own.elements.start);
+        match &pieces[self.ranks.rank()] {
+            None => rounds.held = None,
+            Some((place, elements)) => {
+                if elements.start == 0 {
+                    rounds.held = None; // its memory serves the next parameter
+                    rounds.held = Some(self.begin(*place)?);
+                }
+                let held = rounds.held.as_mut().expect("a parameter begins with its first piece");
+                held.come = elements.end;
             }
-            held = Some(((set, parameter), buffer));
         }
-        if self.ranks.count() > 1 {
-            self.exchange(&places, &mut held)?;
+        match self.ranks.count() {
+            1 => Ok(()),
+            _ => self.exchange(&pieces, rounds.held.as_mut()),
         }
-        rounds.held = held;
-        Ok(())
     }
 
-    fn exchange(&self, places: &[Option<Place>], held: &mut Option<(Place, Buffer)>) -> Result<()> {
-        let lengths: Vec<usize> = self.slices.lengths().collect();
-        let wanted = |&(set, parameter): &Place| {
-            let start = lengths[..parameter].iter().sum();
-            Wanted { set, numbers: start..start + lengths[parameter] }
+    /// A parameter of which only this rank's own part has come.
+    fn begin(&self, place: Place) -> Result<Held> {
+        let ((set, parameter), backend) = (place, &*self.model.backend);
+        let kind = self.model.layout.trained()[parameter].kind;
+        let mut buffer = backend.allocate(Role::Gradient(kind)).map_err(ModelError::from)?;
+        if let Some(own) = self.sets[set].of_parameter(parameter) {
+            let from = own.first..own.first + own.elements.len();
+            backend.copy_elements(own.buffer, from, &mut buffer, own.elements.start);
+        }
+        Ok(Held { place, buffer, come: 0 })
+    }
+
+    fn exchange(&self, pieces: &[Option<Piece>], mut room: Option<&mut Held>) -> Result<()> {
+        let wanted = |((set, parameter), elements): &Piece| {
+            let start = self.elements(*parameter).start;
+            Wanted { set: *set, numbers: start + elements.start..start + elements.end }
         };
-        let wanted: Vec<_> = places.iter().map(|place| place.as_ref().map(wanted)).collect();
-        let mut room = held.as_mut();
+        let wanted: Vec<_> = pieces.iter().map(|piece| piece.as_ref().map(wanted)).collect();
         let mut parameters = Vec::new();
         for (set, of) in self.sets.iter().enumerate() {
-            for (parameter, &count) in lengths.iter().enumerate() {
+            for (parameter, count) in self.slices.lengths().enumerate() {
                 parameters.push(InTransit {
                     backend: &*self.model.backend,
                     count,
                     own: of.of_parameter(parameter),
                     room: room
-                        .take_if(|(place, _)| *place == (set, parameter))
-                        .map(|(_, buffer)| buffer),
+                        .take_if(|held| held.place == (set, parameter))
+                        .map(|held| &mut held.buffer),
                 });
             }
         }
