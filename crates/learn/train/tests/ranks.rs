@@ -103,7 +103,8 @@ fn gradients_in_slices_have_the_bits_of_whole_ones() {
     ];
     for (model, shards, counts) in cases {
         let alone = updates(model(), Arc::new(World::alone()), shards, limits(40));
-        for (&count, offloads_inputs) in counts.iter().zip([false, true].into_iter().cycle()) {
+        let ways = counts.iter().flat_map(|&count| [(count, false), (count, true)]);
+        for (count, offloads_inputs) in ways {
             let limits = PassLimits { by_layer: true, offloads_inputs, ..limits(40) };
             for of_rank in on_ranks(count, |world| updates(model(), world, shards, limits)) {
                 assert!(of_rank == alone, "{count} ranks of {}", model().config.family.name);
