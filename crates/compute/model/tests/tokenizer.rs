@@ -10,7 +10,8 @@ use isentrope_model::tokenizer::Tokenizer;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const NAMES: [&str; 3] = ["character", "byte-bpe", "byte-fallback"];
+const NAMES: [&str; 7] =
+    ["character", "byte-bpe", "byte-fallback", "gemma", "llama3", "qwen3.5", "tekken"];
 
 const DECODERS: [&str; 9] = [
     "null",
@@ -130,7 +131,7 @@ fn a_text_that_goes_on_is_encoded_as_in_the_whole() {
     assert_eq!(prepend.encode("a", false).unwrap(), [token("▁a")]);
     assert_ne!(prepend.encode("two", false).unwrap(), prepend.encode_after("a", "two").unwrap());
     // Other tokenizers mark no beginning, so nothing changes.
-    for name in ["character", "byte-bpe"] {
+    for name in ["character", "byte-bpe", "gemma"] {
         let tokenizer = read(name);
         for text in ["two", " two", "12", "\n"] {
             assert_eq!(
@@ -198,7 +199,7 @@ proptest! {
     /// Piece by piece or all at once, any tokens give the same text: valid or not, special or
     /// unknown.
     #[test]
-    fn a_stream_adds_up_to_the_whole(which in 0..3usize, picks in prop::collection::vec(0..1000u32, 0..80), skip: bool) {
+    fn a_stream_adds_up_to_the_whole(which in 0..NAMES.len(), picks in prop::collection::vec(0..1000u32, 0..80), skip: bool) {
         let tokenizer = read(NAMES[which]);
         let size = tokenizer.vocab_size() as u32 + 1;
         let ids: Vec<u32> = picks.into_iter().map(|pick| pick % size).collect();
@@ -239,7 +240,7 @@ proptest! {
 
     /// Tokenizers with all bytes or an unknown token lose nothing.
     #[test]
-    fn what_spells_everything_loses_nothing(which in 0..3usize, text in any::<String>(), special: bool) {
+    fn what_spells_everything_loses_nothing(which in 0..NAMES.len(), text in any::<String>(), special: bool) {
         let tokenizer = read(NAMES[which]);
         prop_assert!(tokenizer.encode(&text, special).is_ok());
         prop_assert_eq!(tokenizer.take_dropped(), None);
