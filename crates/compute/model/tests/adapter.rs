@@ -79,11 +79,16 @@ fn an_adapter_is_the_merged_weights() {
         "phi4-mini",
         "llama-biases",
         "olmo2",
+        "olmo3",
+        "smollm3",
+        "ministral3",
+        "mistral-head-dim",
         "gemma3",
         "granite",
         "granite4",
         "olmoe",
         "qwen3-moe",
+        "qwen3.5",
         "qwen3.5-moe",
     ];
     for name in names {
