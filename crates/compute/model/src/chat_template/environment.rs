@@ -3,7 +3,7 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter,
+    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters,
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -23,6 +23,8 @@ pub(super) fn new() -> Environment<'static> {
     environment.set_unknown_method_callback(unknown_method_callback);
     environment.add_filter("tojson", python_json::tojson);
     environment.add_filter("string", |value: &Value| python_json::to_str(value));
+    environment.add_filter("length", length);
+    environment.add_filter("count", length);
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
@@ -42,6 +44,11 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
         Some(float) => out.write_str(&python_json::float_repr(float)).map_err(Error::from),
         None => escape_formatter(out, state, value),
     }
+}
+
+/// In Jinja2 an undefined value has no items.
+fn length(value: &Value) -> Result<usize, Error> {
+    if value.is_undefined() { Ok(0) } else { filters::length(value) }
 }
 
 /// In Jinja2 a sequence is anything with a length and an index, strings and mappings too.
