@@ -4,7 +4,7 @@ use crate::role::OutOfMemory;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows of `f32` in main memory, one after the other, aligned to a cache line. When it is dropped,
 /// the backend that made it keeps the memory for the next buffer of that size: otherwise page
@@ -124,8 +124,8 @@ const MAPPED_BYTES: usize = 1 << 20;
 /// Buffers up to this size are recycled, and caches of any; larger ones go straight back to the
 /// system.
 const RECYCLED_BYTES: usize = 512 << 20;
-/// How many times larger than asked for a recycled buffer may be: the last micro-batch of several
-/// is a small one.
+/// The part of its size that a recycled buffer may be larger than asked for. More would be lost in
+/// each of the buffers that a tape keeps.
 const SLACK: usize = 4;
 
 impl Storage {
@@ -164,11 +164,69 @@ impl Storage {
 /// Memory waiting to be used again.
 #[derive(Default)]
 pub(crate) struct Recycler {
-    /// By capacity in floats.
-    buffers: Mutex<BTreeMap<usize, Vec<Storage>>>,
+    buffers: Mutex<Buffers>,
     /// At most one cache of keys and values, so that no more memory waits than one rollout was
     /// allowed.
     cache: Mutex<Option<Storage>>,
+}
+
+/// Buffers for a moment, those in use and those that wait. Together they take no more memory than
+/// has been in use at once, so that passes of many sizes have what the largest needs.
+#[derive(Default)]
+struct Buffers {
+    /// Waiting memory by capacity in floats. No list is empty.
+    waiting: BTreeMap<usize, Vec<Storage>>,
+    /// Floats that are in use, and that wait.
+    used: usize,
+    kept: usize,
+    /// Most floats that were in use at once.
+    most: usize,
+}
+
+impl Buffers {
+    /// Waiting memory for `wanted` floats, with its capacity. If there is none, room is made for new
+    /// memory of that size.
+    fn take(&mut self, wanted: usize) -> Option<(usize, Storage)> {
+        let sizes = wanted..=wanted.saturating_add(wanted / SLACK);
+        let fitting = self.waiting.range(sizes).next().map(|(&size, _)| size);
+        let taken = fitting.and_then(|size| Some((size, self.pop(size)?)));
+        self.used = self.used.saturating_add(fitting.unwrap_or(wanted));
+        self.most = self.most.max(self.used);
+        while self.used.saturating_add(self.kept) > self.most {
+            // The next smaller size served the same purpose in a smaller pass.
+            let smaller = self.waiting.range(..wanted).next_back();
+            let other = smaller.or_else(|| self.waiting.last_key_value());
+            let Some(size) = other.map(|(&size, _)| size) else { break };
+            self.pop(size);
+        }
+        taken
+    }
+
+    /// Takes waiting memory of exactly this capacity.
+    fn pop(&mut self, size: usize) -> Option<Storage> {
+        let waiting = self.waiting.get_mut(&size)?;
+        let storage = waiting.pop();
+        if waiting.is_empty() {
+            self.waiting.remove(&size);
+        }
+        self.kept -= size;
+        storage
+    }
+
+    /// Takes back memory of this capacity; there is none if it is not to wait.
+    fn give_back(&mut self, capacity: usize, storage: Option<Storage>) {
+        self.used -= capacity;
+        if let Some(storage) = storage {
+            self.kept += capacity;
+            self.waiting.entry(capacity).or_default().push(storage);
+        }
+    }
+
+    /// Gives waiting memory back to the system.
+    fn clear(&mut self) {
+        self.waiting.clear();
+        (self.kept, self.most) = (0, self.used);
+    }
 }
 
 impl Recycler {
@@ -180,14 +238,13 @@ impl Recycler {
     ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let wanted = capacity(len);
-        let mut free = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = free
-            .range_mut(wanted..=wanted.saturating_mul(SLACK))
-            .find_map(|(&size, waiting)| Some((size, waiting.pop()?)));
-        drop(free);
+        let fitting = self.buffers().take(wanted);
         let (capacity, storage) = match fitting {
             Some(fitting) => fitting,
-            None => (wanted, Storage::new(wanted)?),
+            None => {
+                let refused = |_: &OutOfMemory| self.buffers().give_back(wanted, None);
+                (wanted, Storage::new(wanted).inspect_err(refused)?)
+            }
         };
         Ok(self.own(storage, capacity, len, features, Fate::Recycled))
     }
@@ -233,9 +290,13 @@ impl Recycler {
         CpuBuffer { storage, len, features, capacity, fate, recycler }
     }
 
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives all waiting memory back to the system.
     pub(crate) fn clear(&self) {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.buffers().clear();
         *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
@@ -297,11 +358,11 @@ impl Drop for CpuBuffer {
                     *waiting = Some(storage);
                 }
             }
-            Fate::Recycled if self.capacity * size_of::<f32>() <= RECYCLED_BYTES => {
-                let mut free = self.recycler.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-                free.entry(self.capacity).or_default().push(storage);
+            Fate::Recycled => {
+                let waits = self.capacity * size_of::<f32>() <= RECYCLED_BYTES;
+                self.recycler.buffers().give_back(self.capacity, waits.then_some(storage));
             }
-            Fate::Recycled | Fate::GivenBack => {}
+            Fate::GivenBack => {}
         }
     }
 }
@@ -324,6 +385,36 @@ mod tests {
         }
         recycler.clear();
         assert_eq!(recycler.buffer(1, 5_000_000).unwrap()[4_999_999], 0.0);
+    }
+
+    /// Whatever sizes are asked for: waiting memory never makes the whole larger than what was in
+    /// use at once, and a buffer is at most by an eighth and a quarter larger than asked for.
+    #[test]
+    fn buffers_of_all_sizes_take_the_memory_of_the_largest_use() {
+        let recycler = Arc::new(Recycler::default());
+        let (mut state, mut most) = (1_u64, 0);
+        let mut reused = 0;
+        for _ in 0..300 {
+            let mut held = Vec::new();
+            for _ in 0..8 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let len = 1000 + (state >> 33) as usize % 20_000;
+                let waiting = recycler.buffers().kept;
+                let buffer = recycler.buffer(1, len).unwrap();
+                let all = recycler.buffers();
+                let counted = all.waiting.iter().map(|(size, of)| size * of.len()).sum::<usize>();
+                assert_eq!(all.kept, counted);
+                reused += usize::from(all.kept + buffer.capacity == waiting);
+                assert!(4 * buffer.capacity <= 6 * len && buffer.capacity >= len);
+                held.push(buffer);
+                let used = held.iter().map(|buffer: &CpuBuffer| buffer.capacity).sum();
+                most = most.max(used);
+                assert!(all.used == used && used + all.kept <= most, "{used} {}", all.kept);
+            }
+        }
+        assert!(reused > 300, "{reused} of 2400 were recycled");
+        recycler.clear();
+        assert_eq!(recycler.buffers().most, 0);
     }
 
     #[test]
@@ -366,9 +457,7 @@ mod tests {
             kept.fill(3.0);
             drop(kept);
         }
-        assert!(
-            recycler.buffers.lock().unwrap().is_empty() && recycler.cache.lock().unwrap().is_none()
-        );
+        assert!(recycler.buffers().waiting.is_empty() && recycler.cache.lock().unwrap().is_none());
         assert_eq!(recycler.zeros(1, 1_000_000).unwrap()[999_999], 0.0);
     }
 
