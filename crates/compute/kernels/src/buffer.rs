@@ -184,7 +184,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Waiting memory for `wanted` floats, with its capacity. If there is none, room is made for new
+    /// Waiting memory for `wanted` floats, with its capacity. If there is none, makes room for new
     /// memory of that size.
     fn take(&mut self, wanted: usize) -> Option<(usize, Storage)> {
         let sizes = wanted..=wanted.saturating_add(wanted / SLACK);

@@ -151,8 +151,12 @@ impl Layout {
     }
 
     /// Most bytes that a [gradient](crate::Gradient) of `tokens` takes besides its parameters: a
-    /// row for each different token, and while these grow, the old rows too.
+    /// row for each different token, and while these grow, the old rows too. None with an adapter,
+    /// beside which the embedding is not trained.
     pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
+        if self.adapter.is_some() {
+            return 0;
+        }
         backend
             .bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }

@@ -49,7 +49,7 @@ pub use gradient::Gradient;
 pub use kv_cache::KvCache;
 pub use layout::{Id, Layout, NamedTensor, Parameter, ParameterList};
 pub use model::Model;
-pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
+pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, most_tokens_of_units, units};
 pub use parameters::Parameters;
 pub use pass::{Derivatives, QueuedScores, Scores, Tape, TapeKind};
 pub use rope::Rope;

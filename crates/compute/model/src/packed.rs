@@ -63,6 +63,17 @@ pub fn units(sequences: &[Sequence<'_>]) -> Vec<Unit> {
     units
 }
 
+/// Most tokens of [`units`] of `sequences` sequences that share up to `shared` tokens before their
+/// first target and have up to `own` inputs each from there on.
+pub fn most_tokens_of_units(sequences: usize, shared: usize, own: usize) -> usize {
+    let beside = SHARING_TOKENS.saturating_sub(shared).checked_div(own);
+    // Inputs without tokens of their own are all in one unit, if their prompt is short enough.
+    let all = if shared <= SHARING_TOKENS { sequences } else { 1 };
+    let in_unit = beside.unwrap_or(all).max(1);
+    let prompts = sequences.div_ceil(in_unit).saturating_mul(shared);
+    sequences.saturating_mul(own).saturating_add(prompts)
+}
+
 /// Each sequence as a unit of its own.
 pub fn apart(sequences: &[Sequence<'_>]) -> Vec<Unit> {
     let inputs = |s: &Sequence<'_>| if s.target_count() == 0 { 0 } else { s.tokens.len() - 1 };
@@ -309,6 +320,31 @@ mod tests {
         // On larger pages there is nothing to share.
         let (batch, taken) = packed.on_pages(64);
         assert_eq!((places(&batch.copied), taken), (vec![(0, 36, 0), (0, 36, 0)], 3));
+    }
+
+    #[test]
+    fn units_have_at_most_the_tokens_of_the_longest_sequences() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..300 {
+            let (count, shared, own) = (1 + random(9), 1 + random(1200), random(700));
+            let most = most_tokens_of_units(count, shared, own);
+            let mut tokens = |prompt: usize, exact: bool| {
+                let lengths: Vec<usize> = (0..count)
+                    .map(|_| prompt + 1 + if exact { own } else { random(own + 1) })
+                    .collect();
+                let text = vec![7; prompt + own + 1];
+                let of = |length: &usize| Sequence { tokens: &text[..*length], score_from: prompt };
+                let sequences: Vec<_> = lengths.iter().map(of).collect();
+                units(&sequences).iter().map(|unit| unit.tokens).sum::<usize>()
+            };
+            assert_eq!(tokens(shared, true), most, "{count} {shared} {own}");
+            assert!(tokens(shared, false) <= most);
+            assert!(tokens(1 + shared / 2, false) <= most);
+        }
     }
 
     #[test]

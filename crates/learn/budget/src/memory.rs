@@ -62,9 +62,9 @@ pub struct Demand {
     pub longest_trained: usize,
     /// Sequences of one update.
     pub trained: usize,
-    /// Number of trained sequences that must go forward before the loss. 0 if all responses are
+    /// Most tokens of an update that go forward on a rank before the loss. 0 if all responses are
     /// on-policy, or the loss's derivatives are constants.
-    pub forward_first: usize,
+    pub waiting_tokens: usize,
     /// Tokens of one update whose loss is computed together; 0 if its derivatives are constants.
     pub loss_tokens: usize,
     /// Most tokens whose activations an update could take from sampling. A larger activation cache
@@ -247,7 +247,7 @@ impl Plan {
         }
         let working = updates.working(pass);
         let tape_tokens = match updates.together {
-            0 => demand.forward_first.saturating_mul(demand.longest_trained).max(pass),
+            0 => demand.waiting_tokens.max(pass),
             together => together.max(pass),
         };
         let most_kind = match updates.least_kind {
@@ -378,10 +378,16 @@ impl Plan {
         )))
     }
 
-    /// The peak use of memory. Sampling, updates and scoring take turns.
+    /// The peak use of memory, which texts of full length reach. Sampling, updates and scoring take
+    /// turns with it, or if all fits, sampling has its own.
     pub fn peak(&self) -> usize {
-        let update = self.gradient + (self.tape + self.working).max(self.teacher_pass);
-        self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
+        let passes = (self.tape + self.working).max(self.teacher_pass);
+        let sampling = self.kv_cache + self.logits;
+        let phases = match self.is_tight() {
+            true => sampling.max(self.gradient + passes).max(self.scoring),
+            false => sampling + self.gradient + passes.max(self.scoring),
+        };
+        self.always() + phases
     }
 
     /// The memory that is taken in all phases.
@@ -540,7 +546,7 @@ impl fmt::Display for Plan {
         write!(
             f,
             "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
-             of {}",
+             of {} if all texts are as long as they may be",
             if self.by_layer { " (the rank's slice, and one layer)" } else { "" },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),

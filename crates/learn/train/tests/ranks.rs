@@ -128,7 +128,7 @@ fn ranks_with_other_free_memory_share_the_gradient_or_none_does() {
     let demand = |shard| Demand {
         longest_trained: 1000,
         trained: 8,
-        forward_first: 8,
+        waiting_tokens: 8 * 1000,
         loss_tokens: 5600,
         sets: ParameterSets { ranks: 8, shard, ..ParameterSets::default() },
         ..Demand::default()

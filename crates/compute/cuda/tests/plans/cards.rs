@@ -36,7 +36,7 @@ pub fn demand(offloads_moments: bool) -> Demand {
         sampled: responses,
         longest_trained: longest,
         trained: responses,
-        forward_first: 0,
+        waiting_tokens: 0,
         loss_tokens: responses * 4096,
         activation_slots: 64 * (1024 + 8 * 4096),
         kept_tokens: 0,

@@ -38,7 +38,7 @@ fn line(layout: &Layout, card: usize, offloads: bool, name: &str) -> String {
         sampled: 2 * RESPONSES,
         longest_trained: PROMPT + RESPONSE,
         trained: RESPONSES,
-        forward_first: RESPONSES,
+        waiting_tokens: RESPONSES * INPUTS,
         loss_tokens: RESPONSES * RESPONSE,
         activation_slots: 0,
         ..demand(offloads)

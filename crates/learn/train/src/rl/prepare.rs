@@ -12,7 +12,7 @@ use isentrope_data::DataSettings;
 use isentrope_environment::{Environment, EpisodeLimits};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
-use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens};
+use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens, most_tokens_of_units};
 use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -236,8 +236,17 @@ impl TrainingRecipe for Recipe {
         let prime = recipe.objective.is_prime();
         // The process model goes forward before its loss can be computed.
         let of_process_model = if prime { recipe.prompts_per_process_update() } else { 0 };
-        let trained =
-            recipe.prompts_per_update().max(of_process_model).saturating_mul(rollout.responses);
+        let prompts = recipe.prompts_per_update().max(of_process_model);
+        let trained = prompts.saturating_mul(rollout.responses);
+        // The last token is no input.
+        let own_inputs = rollout.max_tokens.saturating_sub(1);
+        let unit = |sequences| most_tokens_of_units(sequences, data.longest_prompt, own_inputs);
+        let waiting_tokens = prompts.saturating_mul(unit(rollout.responses));
+        let waiting_tokens = match ranks {
+            1 => waiting_tokens,
+            // Shares of the tokens are even to one unit of sequences.
+            _ => waiting_tokens.div_ceil(ranks).saturating_add(unit(1).max(SHARING_TOKENS)),
+        };
         let responses = rollout.prompts.saturating_mul(rollout.responses);
         let longest_response = rollout.max_tokens.min(config.context());
         let demand = Demand {
@@ -245,12 +254,11 @@ impl TrainingRecipe for Recipe {
             sampled: responses.max(evaluated),
             longest_trained: longest_scored,
             trained,
-            forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
+            waiting_tokens: if recipe.on_policy() && !prime { 0 } else { waiting_tokens },
             loss_tokens: trained.saturating_mul(longest_response),
             // Slots for the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
-                data.longest_prompt
-                    .saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
+                data.longest_prompt.saturating_add(rollout.responses.saturating_mul(own_inputs)),
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
