@@ -29,7 +29,8 @@ properties!(
 /// Models that sample.
 fn sampled() -> impl Strategy<Value = &'static str> {
     let mut names = FAMILIES.to_vec();
-    names.retain(|name| ["qwen3", "qwen3 with an adapter", "qwen3.5"].contains(name));
+    let some = ["qwen3", "qwen3 with an adapter", "qwen3-moe", "qwen3.5"];
+    names.retain(|name| some.contains(name));
     prop::sample::select(names)
 }
 
