@@ -31,6 +31,12 @@ fn adapters_learn_and_go_on_and_the_base_stays() {
         let config = json_of(&saved.join("adapter_config.json"));
         assert_eq!((&config["r"], &config["base_model_name_or_path"]), (&3.into(), &base().into()));
     }
+    // Examples are learnt from in the same way.
+    let sft = Bench::sft();
+    let of_base = format!("{LORA} model.path={} model.from_scratch=false", base());
+    let whole = assert_resumes(&sft, "examples", of_base, 1, 2);
+    assert!(metrics(&whole).pop().unwrap()["grad/norm"].as_f64().unwrap() > 0.0);
+    assert!(names(&checkpoint(&whole, 2)).contains(&"adapter_model.safetensors".into()));
     // Neither passes nor threads nor shards' ranks show.
     let due = "run.steps=2 eval.every=1 checkpoint.every=1 optimizer.schedule=constant";
     let other = format!("{LORA} {due} memory.micro_batch_tokens=11");
