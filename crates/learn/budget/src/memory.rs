@@ -214,7 +214,7 @@ impl Plan {
             let together = updates.together.saturating_mul(updates.least_tape);
             let fitting = |room: usize, tape: usize, enough: usize| {
                 // The tapes of all passes are not this pass's alone.
-                let tape = if together > 0 { 0 } else { tape };
+                let tape = if together > 0 { updates.input(1) } else { tape };
                 let room = room
                     .saturating_sub(together)
                     .saturating_sub(layout.head_bytes(backend, enough))

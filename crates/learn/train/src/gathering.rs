@@ -154,7 +154,7 @@ impl<'a> Gathering<'a> {
         firsts.map(move |first| (place, first..count.min(first + PIECE)))
     }
 
-    /// The elements of a parameter among those of all.
+    /// The range of a parameter in the elements of all parameters.
     fn elements(&self, parameter: usize) -> Range<usize> {
         let start = self.slices.lengths().take(parameter).sum();
         start..start + self.slices.lengths().nth(parameter).expect("a parameter of the slices")

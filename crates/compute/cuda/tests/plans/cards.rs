@@ -307,6 +307,23 @@ fn thirty_two_billion_weights_fit_32_gpus_of_80_gb() {
     plan.check_host(host - 1).unwrap_err();
 }
 
+/// From the least budget on, the tokens of a pass are chosen so that they fit.
+#[test]
+fn every_budget_from_the_least_on_has_a_plan_with_inputs_on_the_host() {
+    let layout = layout(&THIRTY_TWO);
+    let demand = of_rank(32, Shard::Gradients, true);
+    for dtype in [Dtype::Bf16, Dtype::F32] {
+        let backend = cuda(80, dtype);
+        let least = Plan::least(&backend, &layout, demand);
+        for more in (0..4 * GIB).step_by(16 << 20) {
+            let budget_gib = Some((least + more) as f64 / GIB as f64);
+            let settings = MemorySettings { budget_gib, ..MemorySettings::default() };
+            let plan = Plan::new(&backend, &layout, demand, &settings, 0).unwrap();
+            assert!(plan.host_inputs > 0 && plan.peak() <= least + more, "{plan}");
+        }
+    }
+}
+
 #[test]
 fn a_refusal_names_what_would_fit() {
     let seven = layout(&SEVEN);

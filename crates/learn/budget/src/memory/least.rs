@@ -75,12 +75,18 @@ impl<'a> Updates<'a> {
 
     /// Bytes besides the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
-        let input = match self.least_kind {
+        let of_passes = self.layout.working_bytes(self.backend, pass);
+        let of_passes = of_passes.saturating_add(self.input(pass));
+        of_passes.max(self.embedded).saturating_add(self.whole).max(self.optimizer)
+    }
+
+    /// Bytes of a block's input that is back from the host's memory, in passes of `pass` tokens; 0
+    /// if inputs wait on the device.
+    pub fn input(&self, pass: usize) -> usize {
+        match self.least_kind {
             TapeKind::OffloadedBlockInputs => self.layout.input_bytes(self.backend, pass),
             _ => 0,
-        };
-        let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(input);
-        of_passes.max(self.embedded).saturating_add(self.whole).max(self.optimizer)
+        }
     }
 
     /// Bytes of the host's memory for the inputs of blocks in passes of `pass` tokens; 0 if they
