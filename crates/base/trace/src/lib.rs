@@ -11,5 +11,5 @@ mod span;
 
 pub use chrome::Origin;
 pub use event::{Argument, Arguments, DEVICE_THREAD, Event, Kind};
-pub use recorder::{Trace, begin, count, end, is_on, name_thread, on_device, untimed};
+pub use recorder::{Trace, begin, count, end, events, is_on, name_thread, on_device, untimed};
 pub use span::{Span, call, operation, span};

@@ -89,6 +89,11 @@ pub fn end() -> Option<Trace> {
     Some(Trace { took: began.elapsed(), ..trace })
 }
 
+/// The events recorded so far, in the order of their ends.
+pub fn events() -> Vec<Event> {
+    recorder().as_ref().map(|recorder| recorder.trace.events.clone()).unwrap_or_default()
+}
+
 /// Records a new value of a counter.
 #[inline]
 pub fn count(name: &'static str, value: u64) {

@@ -2,7 +2,7 @@
 //! operations cannot return errors.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
@@ -19,6 +19,17 @@ pub struct PanicReport {
     pub text: String,
     /// File, line and column, if known.
     pub place: Option<String>,
+}
+
+impl PanicReport {
+    /// Goes on with a panic that another thread has contained.
+    ///
+    /// # Panics
+    /// Always.
+    pub fn resume(self) -> ! {
+        PLACE.set(self.place);
+        resume_unwind(Box::new(self.text))
+    }
 }
 
 /// Runs a call that may panic for reasons outside this program. `panicked` turns a panic into an
@@ -87,5 +98,10 @@ mod tests {
             panic!("outer")
         });
         assert!(error.unwrap_err().starts_with("outer at "));
+        // A thread's panic goes on where it is waited for.
+        let of_thread = || contain::<(), _>(|| panic!("beside"), |report| report);
+        let report = std::thread::spawn(of_thread).join().unwrap();
+        let error = contained::<()>(|| report.unwrap_err().resume()).unwrap_err();
+        assert!(error.starts_with("beside at ") && error.contains("contain.rs"), "{error}");
     }
 }

@@ -62,20 +62,18 @@ impl Layout {
         self.blocks.len()
     }
 
-    /// Most bytes of a gradient whose parameters have memory only while passes go through their
-    /// layer: of the largest layer, and of the embedding beside it if that is the head too.
-    pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend) -> usize {
+    /// Most bytes of a gradient whose parameters have memory only while `layers` layers in a row
+    /// have: of the largest such layers, and of the embedding beside them if that is the head too.
+    pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend, layers: usize) -> usize {
         let list = self.trained();
         let bytes = |parameter: &Parameter| backend.bytes(Role::Gradient(parameter.kind));
         let of_group =
             |group: Range<usize>| list[group].iter().map(bytes).fold(0, usize::saturating_add);
-        let mut groups = list.groups().into_iter().map(of_group);
-        let embedding = groups.next().unwrap_or(0);
-        let largest = groups.max().unwrap_or(0);
-        match self.head_trains_embedding() {
-            true => embedding.saturating_add(largest),
-            false => embedding.max(largest),
-        }
+        let groups: Vec<usize> = list.groups().into_iter().map(of_group).collect();
+        let stays = usize::from(self.head_trains_embedding());
+        let sum = |groups: &[usize]| groups.iter().copied().fold(0, usize::saturating_add);
+        let largest = groups[stays..].windows(layers).map(sum).max().unwrap_or(0);
+        sum(&groups[..stays]).saturating_add(largest)
     }
 
     /// Whether the head adds to the gradient of the embedding, because the two are one matrix that

@@ -5,6 +5,7 @@ use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, NamedTensor, Parameter, ParameterList};
 use isentrope_kernels::{Backend, Buffer, DeltaWeights, Kind, Role};
 use std::borrow::Cow;
+use std::mem;
 use std::ops::{Index, IndexMut, Range};
 
 /// Rows of a matrix converted and packed at a time while loading.
@@ -57,9 +58,14 @@ impl Parameters {
         from.zip(to).for_each(|(from, to)| self.0.swap(from, to));
     }
 
-    /// Frees the memory of some parameters.
-    pub fn free(&mut self, backend: &dyn Backend, parameters: Range<usize>) {
-        self.0[parameters].iter_mut().for_each(|buffer| *buffer = nothing(backend));
+    /// Takes the memory of some parameters, which have none then.
+    pub fn take(&mut self, backend: &dyn Backend, parameters: Range<usize>) -> Vec<Buffer> {
+        self.0[parameters].iter_mut().map(|buffer| mem::replace(buffer, nothing(backend))).collect()
+    }
+
+    /// Gives parameters from `first` on the memory that was [taken](Self::take) from them.
+    pub fn put_back(&mut self, first: usize, buffers: Vec<Buffer>) {
+        self.0[first..].iter_mut().zip(buffers).for_each(|(to, buffer)| *to = buffer);
     }
 
     /// Reads every tensor of the list, under its name with `prefix` before it. `role` is as in

@@ -547,7 +547,7 @@ impl fmt::Display for Plan {
             f,
             "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
              of {} if all texts are as long as they may be",
-            if self.by_layer { " (the rank's slice, and one layer)" } else { "" },
+            if self.by_layer { " (the rank's slice, and two layers)" } else { "" },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::ranks::TrainingRanks;
 use isentrope_kernels::{Backend, Buffer, Role};
-use isentrope_model::{Error as ModelError, Model, Parameters};
+use isentrope_model::{Error as ModelError, Model};
 use isentrope_ranks::Slices;
 use std::ops::Range;
 
@@ -39,8 +39,8 @@ impl GradientSlice {
     }
 
     /// Adds the gradient of a group over ranks, and keeps this rank's part. `group` is its number
-    /// in [`ParameterList::groups`](isentrope_model::ParameterList::groups), whose part of
-    /// `gradient` is overwritten, and no other read. All ranks add groups in the same order.
+    /// in [`ParameterList::groups`](isentrope_model::ParameterList::groups); `gradient` has a buffer
+    /// for each of its parameters, and is overwritten. All ranks add groups in the same order.
     ///
     /// # Errors
     /// When another rank has failed.
@@ -49,17 +49,16 @@ impl GradientSlice {
         backend: &dyn Backend,
         ranks: &TrainingRanks,
         group: usize,
-        gradient: &mut Parameters,
+        gradient: &mut [Buffer],
     ) -> Result<()> {
         let Self { parts, groups } = self;
         let (parameters, slices) = &groups[group];
         if parameters.is_empty() {
             return Ok(());
         }
-        let buffers = gradient.buffers_mut();
-        ranks.sum_gradients(backend, &mut buffers[parameters.clone()], slices)?;
+        ranks.sum_gradients(backend, gradient, slices)?;
         for part in parts.iter_mut().filter(|part| parameters.contains(&part.parameter)) {
-            let from = &buffers[part.parameter];
+            let from = &gradient[part.parameter - parameters.start];
             backend.copy_elements(from, part.elements.clone(), &mut part.sum, 0);
         }
         Ok(())

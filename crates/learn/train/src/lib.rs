@@ -30,6 +30,7 @@ pub mod run;
 pub mod settings;
 pub mod sft;
 mod shards;
+mod slice_exchange;
 pub mod teacher;
 #[cfg(test)]
 mod test_support;

@@ -7,12 +7,14 @@
 use crate::error::{Error, Result};
 use crate::gradient_slice::GradientSlice;
 use crate::ranks::TrainingRanks;
+use crate::slice_exchange::SliceExchange;
 use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{
     BackwardPass, Derivatives, Error as ModelError, Gradient, Model, Parameters, RouterUse, Tape,
 };
 use std::ops::Range;
+use std::thread;
 
 /// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
 /// loss may reach.
@@ -68,8 +70,10 @@ struct Sums {
     waiting: Vec<Parameters>,
     groups: Vec<Group>,
     shards: Range<usize>,
-    /// A group that has been given away, and still has its memory.
+    /// The group whose gradient was added over ranks last, and still has its memory.
     vacated: Option<usize>,
+    /// The group that passes have left last: the sums that waited there still have their memory.
+    left: Option<usize>,
 }
 
 /// Parameters whose gradients are complete together.
@@ -183,6 +187,7 @@ impl Sums {
             groups: list.groups().into_iter().map(group).collect(),
             shards,
             vacated: None,
+            left: None,
         };
         if !by_layer {
             (0..sums.groups.len()).try_for_each(|group| sums.allocate(model, group))?;
@@ -193,14 +198,28 @@ impl Sums {
     /// Takes passes backward, each with its shard, in order: all of them go through a layer before
     /// any enters the one below. A gradient is one chain over the passes, however many go together.
     ///
-    /// With an `exchange` these are all passes of an update. As soon as the gradient of a group of
-    /// parameters is complete on this rank, the ranks add theirs, and each keeps its slice. The
-    /// group has memory from the first pass that adds to its gradient until then.
+    /// With a slice these are all passes of an update. As soon as the gradient of a group of
+    /// parameters is complete on this rank, the ranks add theirs, and each keeps its slice, while
+    /// the passes go through the next group. The group has memory from the first pass that adds to
+    /// its gradient until then.
     fn accumulate(
         &mut self,
         model: &Model,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
-        mut exchange: Option<(&TrainingRanks, &mut GradientSlice)>,
+        slice: Option<(&TrainingRanks, &mut GradientSlice)>,
+    ) -> Result<()> {
+        let Some((ranks, slice)) = slice else { return self.go_back(model, passes, None) };
+        thread::scope(|scope| {
+            let exchange = SliceExchange::start(scope, &*model.backend, ranks, slice)?;
+            self.go_back(model, passes, Some(exchange))
+        })
+    }
+
+    fn go_back(
+        &mut self,
+        model: &Model,
+        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
+        mut exchange: Option<SliceExchange<'_>>,
     ) -> Result<()> {
         let (embedding, head) = (0, self.groups.len() - 1);
         let is_whole = exchange.is_none();
@@ -209,7 +228,7 @@ impl Sums {
             if is_whole { Ok(()) } else { sums.enter(model, group) }
         };
         let mut leave = |sums: &mut Self, group| match &mut exchange {
-            Some((ranks, slice)) => sums.leave(model, group, ranks, slice),
+            Some(exchange) => sums.leave(model, group, exchange),
             None => Ok(()),
         };
         enter(self, head)?;
@@ -228,48 +247,41 @@ impl Sums {
             }
             leave(self, 1 + block)?;
         }
-        match is_shared {
-            true => self.free_vacated(model), // the embedding has its memory
-            false => enter(self, embedding)?,
+        if !is_shared {
+            enter(self, embedding)?;
         }
         for (shard, pass) in passes {
             model.end_backward(pass, self.of_group(model, embedding, shard));
         }
         leave(self, embedding)?;
-        if !is_whole {
-            self.free_vacated(model);
-            self.gradient.free_embedded(model);
+        match &mut exchange {
+            Some(exchange) => self.end(model, exchange),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Gives a group's gradient memory, that of the vacated group if the two are alike.
-    /// It is zero.
+    /// Gives a group's gradient memory, where it can be that of earlier groups. It is zero.
     fn enter(&mut self, model: &Model, group: usize) -> Result<()> {
-        let list = model.layout.trained();
-        if let Some(vacated) = self.vacated {
-            let [from, to] = [vacated, group].map(|of| self.groups[of].parameters.clone());
-            let kinds =
-                |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
-            if kinds(&from).eq(kinds(&to)) {
-                self.vacated = None;
-                for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
-                    set.hand_over(from.clone(), to.clone());
+        let (b, list) = (&*model.backend, model.layout.trained());
+        let kinds = |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
+        let to = &self.groups[group].parameters;
+        let give = |set: &mut Parameters, from: Option<usize>| {
+            if let Some(from) = from.map(|from| self.groups[from].parameters.clone()) {
+                if kinds(&from).eq(kinds(to)) {
+                    set.hand_over(from, to.clone());
+                    return Ok(());
                 }
-                self.gradient.reset_part(&*model.backend, to);
-                return Ok(());
+                set.take(b, from);
             }
-        }
-        self.free_vacated(model);
-        self.allocate(model, group).map_err(no_room)
-    }
-
-    fn free_vacated(&mut self, model: &Model) {
-        let Some(vacated) = self.vacated.take() else { return };
-        let parameters = &self.groups[vacated].parameters;
-        for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
-            set.free(&*model.backend, parameters.clone());
-        }
+            set.allocate(b, list, Role::Gradient, to.clone())
+        };
+        let waiting = self.waiting.iter_mut().try_for_each(|set| give(set, self.left));
+        waiting
+            .and_then(|()| give(self.gradient.parameters_mut(), self.vacated))
+            .map_err(no_room)?;
+        self.gradient.reset_part(b, to.clone());
+        (self.left, self.vacated) = (None, None);
+        Ok(())
     }
 
     fn allocate(&mut self, model: &Model, group: usize) -> Result<(), ModelError> {
@@ -281,18 +293,43 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds a group's gradient of all shards over ranks. Its memory is for the next group.
+    /// Begins to add a group's gradient of all shards over ranks. Waits for the group before, whose
+    /// memory is for the next one.
     fn leave(
         &mut self,
         model: &Model,
         group: usize,
-        ranks: &TrainingRanks,
-        slice: &mut GradientSlice,
+        exchange: &mut SliceExchange<'_>,
     ) -> Result<()> {
         self.finish_group(model, group);
-        slice.add_over_ranks(&*model.backend, ranks, group, self.gradient.parameters_mut())?;
-        self.groups[group].added = 0;
-        self.vacated = Some(group);
+        self.take_back(exchange)?;
+        let Group { parameters, added } = &mut self.groups[group];
+        *added = 0;
+        let gradient = self.gradient.parameters_mut();
+        exchange.begin(group, gradient.take(&*model.backend, parameters.clone()));
+        self.left = Some(group);
+        Ok(())
+    }
+
+    /// Waits for the group that is added over ranks, and takes its memory back.
+    fn take_back(&mut self, exchange: &mut SliceExchange<'_>) -> Result<()> {
+        if let Some((group, buffers)) = exchange.end()? {
+            let first = self.groups[group].parameters.start;
+            self.gradient.parameters_mut().put_back(first, buffers);
+            self.vacated = Some(group);
+        }
+        Ok(())
+    }
+
+    /// Waits for the last group, and frees all memory of groups.
+    fn end(&mut self, model: &Model, exchange: &mut SliceExchange<'_>) -> Result<()> {
+        drop(exchange.end()?);
+        let all = 0..model.layout.trained().len();
+        for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
+            set.take(&*model.backend, all.clone());
+        }
+        self.gradient.free_embedded(model);
+        (self.left, self.vacated) = (None, None);
         Ok(())
     }
 
@@ -357,8 +394,12 @@ mod tests {
     use crate::test_support::{cpu, model_dir};
     use isentrope_kernels::CpuBuffer;
     use isentrope_model::{Packed, Sequence, TapeKind};
+    use isentrope_ranks::threads::worlds;
+    use isentrope_ranks::{Message, Settings, Watch};
+    use isentrope_trace::{Event, span};
     use proptest::prelude::*;
     use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
     proptest! {
         #[test]
@@ -394,6 +435,70 @@ mod tests {
         assert_eq!(shards_of(&[0, 0], 4), [0, 0]);
         assert_eq!(shards_of(&[usize::MAX, usize::MAX], 2), [0, 1]);
         assert!(shards_of(&[], 3).is_empty());
+    }
+
+    /// Rank 0 goes backward by layer through two passes. Rank 1 comes to the exchange of each layer
+    /// once rank 0 has computed in the layer below, and not at all from the exchange `lost` on,
+    /// when it says why. Returns rank 0's result.
+    fn on_two_ranks(lost: usize) -> Result<()> {
+        let (watch, tell) = (Watch { silent: None, ..Watch::default() }, Arc::new(|_: Message| ()));
+        let settings = Settings { threads: 1, program: "a test".into(), watch, tell };
+        let (worlds, _) = worlds(2, &settings).unwrap();
+        let worlds: Vec<_> = worlds.into_iter().map(Arc::new).collect();
+        let [own, other] = [0, 1].map(|rank| TrainingRanks::new(worlds[rank].clone(), 2).unwrap());
+        let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
+        let (passes, blocks) = (2, model.layout.block_count());
+        assert!(blocks > 1, "a block is exchanged while another is computed");
+        isentrope_trace::begin(1 << 20);
+        thread::scope(|scope| {
+            let (model, own) = (&model, &own);
+            let computes = scope.spawn(move || {
+                drop(span("this rank computes"));
+                let pass = |_| {
+                    let packed = Packed::new(&[Sequence { tokens: &[1, 2, 3], score_from: 1 }]);
+                    let (_, tape) = model.forward(packed, 1.0, TapeKind::Activations);
+                    let (logprobs, entropies) = (&[0.1, 0.2], &[0.0; 2]);
+                    let derivatives =
+                        Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
+                    (0, tape, derivatives)
+                };
+                let passes = (0..passes).map(pass).collect();
+                ShardedGradient::new(0..1, true).add(model, own, passes)
+            });
+            let has_computed = |count: usize| {
+                let events = isentrope_trace::events();
+                let own = events.iter().find(|event| event.name == "this rank computes");
+                let is_own = |event: &&Event| own.is_some_and(|own| own.thread == event.thread);
+                let in_blocks = events.iter().filter(|event| event.name == "MLP backward");
+                in_blocks.filter(is_own).count() >= count
+            };
+            let (begun, backend) = (Instant::now(), &*model.backend);
+            for (exchange, (parameters, slices)) in
+                other.slices(model).groups().collect::<Vec<_>>().into_iter().rev().enumerate()
+            {
+                // The head is exchanged first. No block is below the last.
+                let below = passes * exchange + usize::from(exchange < blocks);
+                let is_late = || begun.elapsed() > Duration::from_secs(60);
+                while !has_computed(below.min(passes * blocks)) && !is_late() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if is_late() || exchange == lost {
+                    worlds[1].fail(if is_late() { "no layer is computed" } else { "a full disk" });
+                    break;
+                }
+                let list = model.layout.trained();
+                let mut zeros = Parameters::zeros(backend, list, Role::Gradient).unwrap();
+                other.sum_gradients(backend, &mut zeros.buffers_mut()[parameters], &slices)?;
+            }
+            computes.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_layer_is_added_over_ranks_while_the_next_is_computed() {
+        on_two_ranks(usize::MAX).unwrap();
+        let lost = on_two_ranks(1).unwrap_err().to_string();
+        assert!(lost.contains("rank 1") && lost.contains("a full disk"), "{lost}");
     }
 
     #[test]

@@ -229,7 +229,9 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
                 let norm = if by_group {
                     let mut slice = GradientSlice::new(&model, &ranks).unwrap();
                     for group in (0..trained.groups().len()).rev() {
-                        slice.add_over_ranks(&*backend, &ranks, group, &mut gradient).unwrap();
+                        let parameters = trained.groups()[group].clone();
+                        let gradient = &mut gradient.buffers_mut()[parameters];
+                        slice.add_over_ranks(&*backend, &ranks, group, gradient).unwrap();
                     }
                     optimizer.update_summed(&mut model, &slice.elements(), &ranks, 1e-3)
                 } else {

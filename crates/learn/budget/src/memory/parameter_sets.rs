@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// Most bytes before the remainders of a parameter's weights.
 const ALIGNMENT: usize = 16;
+/// Layers whose gradients exist at once where ranks share gradients: passes go through one while
+/// the one above it is added over the ranks.
+const LAYERS: usize = 2;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
 
@@ -103,7 +106,7 @@ impl ParameterSets {
             true => backend
                 .bytes(Role::Moment(own))
                 .saturating_mul(trained)
-                .saturating_add(layout.gradient_bytes_by_layer(backend)),
+                .saturating_add(layout.gradient_bytes_by_layer(backend, LAYERS)),
         };
         let gradients =
             gradients.saturating_add(masks).saturating_add(self.sum_bytes(backend, layout));
@@ -144,7 +147,7 @@ impl ParameterSets {
     pub fn sum_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         match self.goes_by_layer() {
             // One model is updated at a time.
-            true => layout.gradient_bytes_by_layer(backend),
+            true => layout.gradient_bytes_by_layer(backend, 1),
             false => {
                 let set = layout.trained().bytes(backend, Role::Gradient);
                 set.saturating_mul(self.trained())
