@@ -2,12 +2,16 @@
 //! cannot return an error.
 
 use isentrope_kernels::OutOfMemory;
-use std::cell::RefCell;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-thread_local! {
-    /// The last failure of this thread.
-    static LAST: RefCell<Option<DeviceFailure>> = const { RefCell::new(None) };
+/// Failures that are remembered.
+const REMEMBERED: usize = 8;
+/// The last failures, of all threads: a panic may go on in another thread, which waited for it.
+static LAST: Mutex<Vec<DeviceFailure>> = Mutex::new(Vec::new());
+
+fn last() -> MutexGuard<'static, Vec<DeviceFailure>> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a device could not carry out a valid request.
@@ -39,14 +43,21 @@ impl DeviceFailure {
     /// With the sentence, always.
     #[track_caller]
     pub fn end(self) -> ! {
-        LAST.set(Some(self.clone()));
+        let mut last = last();
+        if last.len() == REMEMBERED {
+            last.remove(0);
+        }
+        last.push(self.clone());
+        drop(last);
         panic!("{self}");
     }
 
-    /// The failure behind a panic of this thread with this text. None for other panics, which are
-    /// mistakes of the code.
+    /// The failure behind a panic with this text. None for other panics, which are mistakes of the
+    /// code.
     pub fn of_panic(text: &str) -> Option<Self> {
-        LAST.take().filter(|last| last.sentence == text)
+        let mut last = last();
+        let place = last.iter().position(|failure| failure.sentence == text)?;
+        Some(last.remove(place))
     }
 }
 
@@ -81,6 +92,9 @@ mod tests {
         let failure = DeviceFailure::of_panic(&gone).unwrap();
         assert!(failure.to_string() == gone && !failure.lacks_memory());
         assert_eq!(DeviceFailure::of_panic(&gone), None, "it is told once");
+        let of_thread =
+            std::thread::spawn(|| text(|| DeviceFailure::of_device("so ends it").end()));
+        assert!(DeviceFailure::of_panic(&of_thread.join().unwrap()).is_some());
         let refused = OutOfMemory { asked: 1 << 20, why: "no more".into() };
         assert!(DeviceFailure::from(refused).lacks_memory());
         // A panic by a mistake in the program does not count as the device's failure, even after a

@@ -49,9 +49,10 @@ impl<'a> Updates<'a> {
         let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
         let loss = loss.saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES));
         let embedded = layout.embedded_bytes(backend, of_rank);
-        // By layer one model has its rows, until the end of its accumulation.
+        // By layer one model has its rows, until the end of its accumulation, and gradients come from
+        // other devices while passes go on.
         let (beside, embedded) = match goes_by_layer {
-            true => (0, embedded),
+            true => (demand.sets.linked_bytes(backend, layout), embedded),
             false => (embedded.saturating_mul(demand.sets.trained()), 0),
         };
         let least_kind = match demand.sets.offloads_inputs {
