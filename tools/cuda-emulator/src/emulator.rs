@@ -3,6 +3,7 @@
 use crate::failure::{LaunchFailure, Mistake};
 use crate::library_stream::LibraryStream;
 use crate::memory::{Allocations, EmulatedMemory, Snapshot};
+use crate::order::Order;
 use crate::region::damage_between;
 use crate::tensor_core::TensorCore;
 use crate::trap;
@@ -52,8 +53,17 @@ impl Default for Settings {
     }
 }
 
-/// A GPU that is not there. Kernels run on the CPU, by their sources.
+/// A GPU that is not there, and one stream of its work. Kernels run on the CPU, by their sources.
 pub struct Emulator {
+    shared: Arc<Shared>,
+    /// The stream's number.
+    number: usize,
+    /// The stream that libraries put work into.
+    stream: Box<LibraryStream>,
+}
+
+/// The device that both streams share.
+struct Shared {
     settings: Settings,
     allocations: Arc<Allocations>,
     /// Workers that wait for the next launch. A launch holds the lock until its blocks have run.
@@ -63,30 +73,42 @@ pub struct Emulator {
     units: Mutex<HashMap<&'static str, Arc<Unit>>>,
     /// Texts that replace the files' own.
     replaced: Replaced,
-    /// The stream that libraries put work into.
-    stream: Box<LibraryStream>,
+    order: Mutex<Order>,
 }
 
 impl Emulator {
     /// The device.
     pub fn new(settings: Settings) -> Self {
         trap::install();
-        Self {
+        let shared = Shared {
             settings,
             allocations: Arc::new(Allocations::new(settings.memory, settings.seed)),
             workers: Mutex::default(),
             launches: AtomicU64::new(0),
             units: Mutex::default(),
             replaced: Replaced::new(),
-            stream: Box::default(),
-        }
+            order: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), number: 0, stream: Box::default() }
     }
 
     /// Replaces the text of one file of kernels or of one header, so that tests can see the effect
     /// of a change.
     pub fn with_replaced(mut self, file: &str, text: String) -> Self {
-        self.replaced.insert(file.to_owned(), text);
+        let shared = Arc::get_mut(&mut self.shared).expect("there is one stream yet");
+        shared.replaced.insert(file.to_owned(), text);
         self
+    }
+
+    /// Notes that the stream's next call uses these memories, by their addresses.
+    fn uses(&self, memories: impl IntoIterator<Item = u64>) {
+        if let Err(mistake) = self.order().used(self.number, memories) {
+            isentrope_cuda::DeviceFailure::of_device(mistake).end();
+        }
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.shared.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of the kernels in a file, and the parameters of their C++ signatures.
@@ -103,17 +125,17 @@ impl Emulator {
     }
 
     fn unit(&self, source: &Source) -> Result<Arc<Unit>, String> {
-        let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut units = self.shared.units.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(unit) = units.get(source.file) {
             return Ok(Arc::clone(unit));
         }
-        let unit = Unit::of(source, &self.replaced, self.settings.races)?;
+        let unit = Unit::of(source, &self.shared.replaced, self.shared.settings.races)?;
         units.insert(source.file, Arc::clone(&unit));
         Ok(unit)
     }
 
     fn core(&self) -> TensorCore {
-        TensorCore::of(self.settings.capability)
+        TensorCore::of(self.shared.settings.capability)
     }
 
     /// Launches a kernel, and waits for it.
@@ -130,7 +152,7 @@ impl Emulator {
         arguments: &[Argument],
     ) -> Result<(), Box<LaunchFailure>> {
         function.check(arguments);
-        let seed = self.settings.seed;
+        let seed = self.shared.settings.seed;
         let refuse = |what: String| {
             Box::new(LaunchFailure {
                 mistake: Mistake::Launch,
@@ -182,10 +204,11 @@ impl Emulator {
             )));
         }
 
-        let mut waiting = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.allocations.lock();
+        let mut waiting = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.allocations.lock();
         let memory = Snapshot::new(&known, arguments);
         drop(known);
+        self.uses(memory.argument_ranges().map(|(_, (start, _))| start as u64));
         let bits: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
         let launch = Launch {
             function,
@@ -195,13 +218,13 @@ impl Emulator {
             memory: &memory,
             core: self.core(),
             shared_limit: limit,
-            races: self.settings.races,
+            races: self.shared.settings.races,
             seed,
-            number: self.launches.fetch_add(1, Ordering::Relaxed),
+            number: self.shared.launches.fetch_add(1, Ordering::Relaxed),
         };
         // To start a host thread takes as long as some hundred emulated ones.
-        let worth =
-            (blocks * u64::from(grid.threads) / 1024).clamp(1, self.settings.workers.max(1) as u64);
+        let worth = (blocks * u64::from(grid.threads) / 1024)
+            .clamp(1, self.shared.settings.workers.max(1) as u64);
         let workers = if launch.races { 1 } else { worth as usize };
         let kept = waiting.len().max(workers);
         waiting.resize_with(kept, Worker::new);
@@ -275,12 +298,12 @@ fn host(memory: &HostMemory) -> MutexGuard<'_, Vec<u8>> {
 
 impl Device for Emulator {
     fn name(&self) -> String {
-        let (major, minor) = self.settings.capability;
+        let (major, minor) = self.shared.settings.capability;
         format!("emulated sm_{major}{minor}")
     }
 
     fn limits(&self) -> Limits {
-        let capability = self.settings.capability;
+        let capability = self.shared.settings.capability;
         // The CUDA C++ Programming Guide's table of technical specifications.
         let kibibytes = match capability {
             (8, 0 | 7) => 163,
@@ -291,7 +314,7 @@ impl Device for Emulator {
     }
 
     fn memory_info(&self) -> MemoryInfo {
-        let (free, total) = self.allocations.free_and_total();
+        let (free, total) = self.shared.allocations.free_and_total();
         MemoryInfo { free, total }
     }
 
@@ -300,12 +323,14 @@ impl Device for Emulator {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory> {
-        let memory = self.allocations.allocate(bytes)?;
+        let memory = self.shared.allocations.allocate(bytes)?;
+        self.order().allocated(memory.address());
         Ok(Memory::new(memory.address(), bytes, memory))
     }
 
     fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
         self.stream.wait();
+        self.uses([to.address()]);
         let work = TracedWork::begin("upload");
         // SAFETY: `range` has checked that they fit; launches have ended.
         unsafe { bytes.as_ptr().copy_to(range(to, offset, bytes.len()), bytes.len()) };
@@ -313,6 +338,7 @@ impl Device for Emulator {
     }
 
     fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
+        self.uses([from.address()]);
         self.synchronize();
         let work = TracedWork::begin("download");
         // SAFETY: as above.
@@ -331,12 +357,14 @@ impl Device for Emulator {
     }
 
     fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
+        let memories = [from.address(), to.address()];
         let (from, to) = (range(from, at, bytes), range(to, to_at, bytes));
         assert!(
             from.addr().abs_diff(to.addr()) >= bytes,
             "a copy whose two ranges touch each other"
         );
         self.stream.wait();
+        self.uses(memories);
         let work = TracedWork::begin("copy");
         // SAFETY: as above.
         unsafe { from.copy_to(to, bytes) };
@@ -345,6 +373,7 @@ impl Device for Emulator {
 
     fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
         self.stream.wait();
+        self.uses([memory.address()]);
         let work = TracedWork::begin("clear");
         // SAFETY: as above.
         unsafe { range(memory, offset, bytes).write_bytes(0, bytes) };
@@ -376,7 +405,7 @@ impl Device for Emulator {
     }
 
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
-        self.synchronize();
+        self.carry_out();
         if let Err(failure) = self.try_launch(function, grid, arguments) {
             isentrope_cuda::DeviceFailure::of_device(failure).end();
         }
@@ -397,13 +426,35 @@ impl Device for Emulator {
         Some(ptr::from_ref(&*self.stream).cast_mut().cast())
     }
 
+    fn second_stream(&self) -> Option<Arc<dyn Device>> {
+        self.order().begin();
+        let shared = Arc::clone(&self.shared);
+        Some(Arc::new(Self { shared, number: 1, stream: Box::default() }))
+    }
+
+    fn follow(&self) {
+        self.order().follow();
+    }
+
     fn is_idle(&self) -> bool {
-        self.stream.is_idle()
+        let is_idle = self.stream.is_idle();
+        if is_idle {
+            self.order().waited_for(self.number);
+        }
+        is_idle
     }
 
     fn synchronize(&self) {
+        self.carry_out();
+        self.order().waited_for(self.number);
+    }
+}
+
+impl Emulator {
+    /// Waits for libraries' work, and reports damage that was found since.
+    fn carry_out(&self) {
         self.stream.wait();
-        let damage = self.allocations.lock().damage.take();
+        let damage = self.shared.allocations.lock().damage.take();
         if let Some(damage) = damage {
             isentrope_cuda::DeviceFailure::of_device(damage).end();
         }

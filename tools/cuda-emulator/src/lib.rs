@@ -14,6 +14,7 @@ mod failure;
 mod fiber;
 mod library_stream;
 mod memory;
+mod order;
 mod races;
 mod random;
 mod region;

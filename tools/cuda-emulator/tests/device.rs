@@ -3,6 +3,7 @@
 
 use isentrope_cuda::{Argument, Device, Grid, Kernel, Memory, Pointer, Source};
 use isentrope_cuda_emulator::{Emulator, Mistake, Settings, TensorCore};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 static PLANTED: Source = Source { file: "planted.cu", text: include_str!("planted.cu") };
 static TILES: Kernel<(Pointer, Pointer)> = Kernel::new("tiles", &PLANTED);
@@ -121,4 +122,25 @@ fn tensor_cores_are_those_of_the_capability() {
     }
     // 2^-19 is 25 bits below 2^6.
     assert_eq!(sums, [0.0, 2f32.powi(-19), 2f32.powi(-19)]);
+}
+
+#[test]
+fn a_stream_that_does_not_wait_for_the_other_is_found() {
+    let first = Emulator::new(Settings::default());
+    let second = first.second_stream().unwrap();
+    let (a, b) = (first.allocate(8).unwrap(), first.allocate(8).unwrap());
+    first.clear(&a, 0, 8);
+    second.follow();
+    second.copy(&a, 0, &b, 0, 8);
+    let used = |by: &dyn Device| {
+        let uses = AssertUnwindSafe(|| by.clear(&b, 0, 8));
+        catch_unwind(uses).err().map(|said| *said.downcast::<String>().unwrap())
+    };
+    let said = used(&first).expect("the second stream may still write it");
+    assert!(said.contains("stream 0") && said.contains("waited for stream 1"), "{said}");
+    assert!(used(&*second).is_some(), "the first stream came between");
+    second.follow();
+    assert!(used(&*second).is_none());
+    second.synchronize();
+    assert!(used(&first).is_none());
 }

@@ -539,6 +539,12 @@ impl Backend for Cuda {
     fn split_weights(&self) -> Option<&dyn SplitWeights> {
         (self.dtype == Dtype::Bf16).then_some(self)
     }
+    fn beside(&self) -> &dyn Backend {
+        self.second().map_or(self, |second| second)
+    }
+    fn finish(&self) {
+        self.device.finish();
+    }
     fn device_links(&self) -> Option<&dyn DeviceLinks> {
         self.communicator().is_some().then_some(self)
     }

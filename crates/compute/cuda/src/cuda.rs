@@ -17,7 +17,7 @@ use crate::replay::Graphs;
 use crate::stream::Stream;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::{Isa, OutOfMemory};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 /// A GPU as a [`Backend`](isentrope_kernels::Backend).
 pub struct Cuda {
@@ -38,7 +38,9 @@ pub struct Cuda {
     /// The most gradients' elements that come from other ranks at a time.
     pub(crate) linked_piece: usize,
     /// Connects the device to other ranks' devices.
-    pub(crate) communicator: RwLock<Option<Arc<Communicator>>>,
+    pub(crate) communicator: Arc<RwLock<Option<Arc<Communicator>>>>,
+    /// The device's second stream, once it was asked for; none if there is none.
+    pub(crate) second: OnceLock<Option<Box<Self>>>,
 }
 
 /// Elements of a piece: 16 MiB of each moment, which is large enough for the bus, and small beside
@@ -49,6 +51,10 @@ impl Cuda {
     /// A backend on a device.
     pub fn new(device: Arc<dyn Device>, dtype: Dtype) -> Self {
         let pool = Pool::new(device.clone());
+        Self::of_stream(device, pool, dtype)
+    }
+
+    fn of_stream(device: Arc<dyn Device>, pool: Arc<Pool>, dtype: Dtype) -> Self {
         Self {
             device: Box::new(Stream::new(device, pool.clone())),
             pool,
@@ -60,7 +66,8 @@ impl Cuda {
             graphs: Graphs::new(),
             replays: true,
             linked_piece: links::PIECE,
-            communicator: RwLock::default(),
+            communicator: Arc::default(),
+            second: OnceLock::new(),
         }
     }
 
@@ -94,6 +101,21 @@ impl Cuda {
     pub(crate) fn dividing_for(mut self, processors: usize) -> Self {
         self.device.divide_for(processors);
         self
+    }
+
+    /// The device's second stream, which comes behind all that was called here; none if there is
+    /// one stream.
+    pub(crate) fn second(&self) -> Option<&Self> {
+        let second = self.second.get_or_init(|| {
+            let device = self.device().second_stream()?;
+            let pool = self.pool.second(device.clone());
+            let second = Self::of_stream(device, pool, self.dtype);
+            let communicator = Arc::clone(&self.communicator);
+            Some(Box::new(Self { linked_piece: self.linked_piece, communicator, ..second }))
+        });
+        let second = second.as_deref()?;
+        second.device().follow();
+        Some(second)
     }
 
     /// The device.

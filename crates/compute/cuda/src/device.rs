@@ -5,17 +5,19 @@ use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 use std::any::Any;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// A GPU: memory on it, and kernels that are launched there.
 ///
 /// # Order
-/// There is one stream. Calls take effect in the order in which they are made, though
-/// [`launch`](Self::launch), [`copy`](Self::copy), [`clear`](Self::clear), [`fetch`](Self::fetch),
-/// [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out) may return before they have been
-/// carried out. What [`download`](Self::download) and [`fetched`](Self::fetched) give to the host
-/// is finished; what [`upload`](Self::upload) is given may be changed once it returns. Memory may
-/// be dropped while earlier calls still use it: the device frees it, or hands it out again, behind
-/// them.
+/// This is one stream; there may be a [second](Self::second_stream). Calls take effect in the order
+/// in which they are made, though [`launch`](Self::launch), [`copy`](Self::copy),
+/// [`clear`](Self::clear), [`fetch`](Self::fetch), [`copy_in`](Self::copy_in) and
+/// [`copy_out`](Self::copy_out) may return before they have been carried out. What
+/// [`download`](Self::download) and [`fetched`](Self::fetched) give to the host is finished; what
+/// [`upload`](Self::upload) is given may be changed once it returns. Memory may be dropped while
+/// earlier calls of the stream that allocated it still use it: the device frees it, or hands it out
+/// again, behind them.
 ///
 /// # Failures
 /// Only [`allocate`](Self::allocate) and [`allocate_host`](Self::allocate_host) may fail.
@@ -117,6 +119,14 @@ pub trait Device: Send + Sync + 'static {
     fn library_stream(&self) -> Option<*mut c_void> {
         None
     }
+    /// A second stream of the device, which uses the same memory. Calls of the two are carried out
+    /// beside each other. None if there is one stream.
+    fn second_stream(&self) -> Option<Arc<dyn Device>> {
+        None
+    }
+    /// Has a second stream wait: its later calls are carried out behind all earlier calls of the
+    /// first stream.
+    fn follow(&self) {}
     /// Whether all calls have been carried out, and what libraries have put into the stream. It
     /// does not wait.
     fn is_idle(&self) -> bool {

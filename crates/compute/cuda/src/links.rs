@@ -84,7 +84,7 @@ impl DeviceLinks for Cuda {
                     at += bytes;
                 }
             }
-            communicator.exchange(&sends, &receives)?;
+            communicator.exchange(&**self.device(), &sends, &receives)?;
             let lower = comes.iter().filter(|part| part.rank < communicator.rank()).count();
             let mut at = 0;
             for (buffer, elements) in own {
@@ -124,7 +124,7 @@ impl DeviceLinks for Cuda {
                 })
                 .collect()
         };
-        communicator.exchange(&transfers(goes), &transfers(comes))
+        communicator.exchange(&**self.device(), &transfers(goes), &transfers(comes))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Memory to keep (weights, gradients, moments, caches) is asked of the device to the byte, and
 //! given back to it. Scratch of a pass is rounded up to one of a few sizes and waits in the pool
 //! when it is dropped, because passes ask for the same sizes over and over. Its next user comes
-//! later in the device's one stream, so it may be taken at once. When the device has no more, all
+//! later in the same stream, so it may be taken at once. When the device has no more, all
 //! waiting memory is given back and the device is asked again: waiting memory never stands in the
 //! way of memory to keep. It is also given back before the program would hold more than it may.
 //!
@@ -19,7 +19,7 @@ use isentrope_trace::call;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
 /// The memory of one device.
@@ -35,7 +35,9 @@ pub(crate) struct Pool {
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
     /// While the program holds more bytes than this, no dropped memory is kept.
-    most: AtomicUsize,
+    most: Arc<AtomicUsize>,
+    /// The memory of the device's second stream. A stream takes none that waits for the other.
+    second: OnceLock<Arc<Self>>,
 }
 
 /// Memory of decoding steps.
@@ -83,9 +85,18 @@ impl Pool {
             uploads: BTreeMap::new(),
             held_by: None,
         });
-        let (let_go, most) = (Condvar::new(), AtomicUsize::new(usize::MAX));
+        let (let_go, most) = (Condvar::new(), Arc::new(AtomicUsize::new(usize::MAX)));
         let (total, held) = (device.memory_info().total, Arc::default());
-        Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
+        let (waiting, second) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { device, total, waiting, of_steps, let_go, held, most, second })
+    }
+
+    /// The memory of the device's second stream, which is within the same limits.
+    pub(crate) fn second(&self, device: Arc<dyn Device>) -> Arc<Self> {
+        let mut second = Self::new(device);
+        let new = Arc::get_mut(&mut second).expect("nobody else has it");
+        (new.held, new.most) = (Arc::clone(&self.held), Arc::clone(&self.most));
+        Arc::clone(self.second.get_or_init(|| second))
     }
 
     /// From now on no dropped memory is kept while the program holds more than `most` bytes.
@@ -162,6 +173,9 @@ impl Pool {
             of_steps.uploads.clear();
         }
         drop(waiting);
+        if let Some(second) = self.second.get() {
+            second.trim();
+        }
     }
 
     /// Gives waiting memory of steps back to the device, after another thread that holds it has let

@@ -254,6 +254,11 @@ impl Stream {
         let _call = call("write host memory").with("bytes", bytes.len());
         device.write_host(bytes, to, offset);
     }
+    pub(crate) fn finish(&self) {
+        let device = self.at_once();
+        let _call = call("synchronize");
+        device.synchronize();
+    }
     /// If a step is recorded, the launch behind the product is needed too: the device's library may
     /// not compute the product.
     pub(crate) fn product(&self, product: &Product) -> bool {

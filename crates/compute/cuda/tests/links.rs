@@ -2,13 +2,18 @@
 //! copy has the bits of exchanges through the hosts, and a library's mistakes are noticed. Ranks
 //! are threads, each with an emulated device.
 
-use crate::support::{emulated, noise};
+use crate::support::{emulated, load, noise};
+use isentrope_budget::PassLimits;
 use isentrope_cuda::gpu::{Communicator, Nccl};
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{Backend, Kind, Linear, PeerElements, Role};
+use isentrope_model::Sequence;
 use isentrope_ranks::{Watch, World, threads};
-use isentrope_train::ranks::try_links;
+use isentrope_train::learner::{Coefficients, Learner};
+use isentrope_train::optimizer::Optimizer;
+use isentrope_train::ranks::{TrainingRanks, try_links};
+use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -21,12 +26,12 @@ fn library() -> PathBuf {
     beside.with_file_name("libisentrope_nccl_loopback.so")
 }
 
-/// The results of some ranks whose devices are connected.
+/// The results of some ranks, whose devices are connected with patience.
 fn on_ranks<T: Send>(
     ranks: usize,
     dtype: Dtype,
-    patience: Duration,
-    act: impl Fn(&World, &Cuda) -> T + Sync,
+    patience: Option<Duration>,
+    act: impl Fn(Arc<World>, Cuda) -> T + Sync,
 ) -> Vec<T> {
     let settings = isentrope_ranks::Settings {
         threads: 1,
@@ -44,9 +49,11 @@ fn on_ranks<T: Send>(
                 // Pieces end within parameters.
                 let cuda = emulated(dtype, settings).with_linked_gradients_in_pieces_of(10_000);
                 let (device, place) = (cuda.device().clone(), (world.rank(), world.size()));
-                let begun = Communicator::begin(nccl, device, &id, place, patience);
-                cuda.link(Some(Arc::new(begun.unwrap())));
-                act(&world, &cuda)
+                if let Some(patience) = patience {
+                    let begun = Communicator::begin(nccl, device, &id, place, patience);
+                    cuda.link(Some(Arc::new(begun.unwrap())));
+                }
+                act(Arc::new(world), cuda)
             }
         };
         let threads: Vec<_> = worlds.into_iter().map(|world| scope.spawn(rank(world))).collect();
@@ -58,12 +65,12 @@ const PATIENT: Duration = Duration::from_secs(60);
 
 /// Why the links may not be used, as all ranks have found.
 fn trial(ranks: usize, patience: Duration) -> Option<String> {
-    let found = on_ranks(ranks, Dtype::F32, patience, |world, cuda| {
+    let found = on_ranks(ranks, Dtype::F32, Some(patience), |world, cuda| {
         // The kernel that adds is compiled before anybody waits for it.
         let gradient = Role::Gradient(Kind::Vector(1));
         cuda.add(&cuda.buffer(gradient), &mut cuda.buffer(gradient));
         let sent = world.traffic().sent_bytes;
-        let found = try_links(world, cuda, cuda.device_links().unwrap()).unwrap();
+        let found = try_links(&world, &cuda, cuda.device_links().unwrap()).unwrap();
         assert!(world.traffic().sent_bytes > sent);
         found
     });
@@ -92,7 +99,7 @@ fn sums_and_copies_of_many_ranks_have_the_bits_of_those_through_the_hosts() {
 fn weights_in_two_parts_travel_rounded_or_exact() {
     let kind = Kind::Matrix(Linear { inputs: 24, outputs: 16 });
     for rounded in [true, false] {
-        let all = on_ranks(2, Dtype::Bf16, PATIENT, |world, cuda| {
+        let all = on_ranks(2, Dtype::Bf16, Some(PATIENT), |world, cuda| {
             let weights = |rank: usize| {
                 let mut buffer = cuda.allocate(Role::Weight(kind)).unwrap();
                 cuda.pack(kind, 0, &noise(rank as u64, 24 * 16), &mut buffer);
@@ -159,5 +166,46 @@ fn mistakes_of_a_library_are_noticed_before_it_is_relied_on() {
         let is_said = found.starts_with(&named) && parts.iter().all(|part| found.contains(part));
         assert!(is_said, "{mistake}: {found}");
         assert!(took < Duration::from_secs(10), "{mistake}: {took:?}");
+    }
+}
+
+/// Layers are added over the ranks in the second stream, while passes use the first: the emulator
+/// refuses memory that the other stream may still use.
+#[test]
+fn updates_by_layer_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
+    let update = |world: Arc<World>, cuda: Cuda, by_layer| {
+        let model = load(Arc::new(cuda), "qwen3-untied");
+        let ranks = TrainingRanks::new(world, 2).unwrap();
+        let settings = OptimizerSettings::default();
+        let optimizer =
+            Optimizer::new(&model, POLICY_OPTIMIZER, settings, &ranks, Role::Moment).unwrap();
+        let limits = PassLimits {
+            micro_batch_tokens: 5,
+            tape_bytes: usize::MAX,
+            activation_slots: 0,
+            by_layer,
+        };
+        let mut learner = Learner::new(model, optimizer, limits, ranks).unwrap();
+        let tokens = [[1, 2, 3, 4, 5], [7, 6, 5, 4, 3], [9, 8, 1, 2, 3], [2, 4, 6, 8, 1]];
+        let sequences = tokens.each_ref().map(|tokens| Sequence { tokens, score_from: 1 });
+        let imitate = Coefficients {
+            d_logprobs: vec![-0.1; 16],
+            d_entropies: vec![0.0; 16],
+            ..Coefficients::default()
+        };
+        for _ in 0..2 {
+            learner.accumulate_weighted(&sequences, 1.0, &imitate).unwrap();
+            learner.step(1e-2).unwrap();
+        }
+        learner.weights_checksum().unwrap()
+    };
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let new = |seed| emulated(dtype, Settings { seed, ..Settings::default() });
+        let alone = update(Arc::new(World::alone()), new(5), false);
+        for is_linked in [true, false] {
+            let patience = is_linked.then_some(PATIENT);
+            let of_ranks = on_ranks(2, dtype, patience, |world, cuda| update(world, cuda, true));
+            assert_eq!(of_ranks, [alone; 2], "{dtype:?}, linked: {is_linked}");
+        }
     }
 }

@@ -518,6 +518,12 @@ pub trait Backend: Send + Sync + 'static {
     fn split_weights(&self) -> Option<&dyn SplitWeights> {
         None
     }
+    /// The device for another thread that works beside this one: what is called there is carried
+    /// out behind what was called here before, and beside what is called here later. Buffers may
+    /// go there, and come back once it has [finished](Self::finish).
+    fn beside(&self) -> &dyn Backend;
+    /// Waits until the device has carried out all that was called here.
+    fn finish(&self) {}
     /// Exchanges with the devices of other ranks; none if numbers travel through the host.
     fn device_links(&self) -> Option<&dyn DeviceLinks> {
         None

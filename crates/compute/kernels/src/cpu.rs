@@ -560,6 +560,9 @@ impl Backend for Cpu {
         }
     }
 
+    fn beside(&self) -> &dyn Backend {
+        self
+    }
     fn experts(&self) -> &dyn ExpertOperations {
         self
     }

@@ -1,8 +1,9 @@
 //! Adds gradients over ranks while passes go on: the gradient of a finished group of parameters
 //! travels on a thread of its own, and the passes go through the next group.
 //!
-//! One group travels at a time, and the groups travel in the order in which they are finished, which
-//! is the same on all ranks. Until it is [back](SliceExchange::end), the rank exchanges nothing else.
+//! One group travels at a time, and the groups travel in the order in which they are finished,
+//! which is the same on all ranks. Until a group is [back](SliceExchange::end), the rank exchanges
+//! nothing else.
 
 use crate::error::{Error, Result};
 use crate::gradient_slice::GradientSlice;
@@ -19,7 +20,9 @@ type GroupGradient = (usize, Vec<Buffer>);
 
 /// The thread, which ends when this is dropped.
 pub(crate) struct SliceExchange<'scope> {
-    begun: Sender<GroupGradient>,
+    backend: &'scope dyn Backend,
+    /// Each group with the device that its exchange uses, beside the passes.
+    begun: Sender<(&'scope dyn Backend, GroupGradient)>,
     ended: Receiver<Result<GroupGradient>>,
     /// There until it has panicked.
     thread: Option<ScopedJoinHandle<'scope, Result<(), PanicReport>>>,
@@ -34,12 +37,13 @@ impl<'scope> SliceExchange<'scope> {
         ranks: &'scope TrainingRanks,
         slice: &'scope mut GradientSlice,
     ) -> Result<Self> {
-        let (begun, groups) = channel::<GroupGradient>();
+        let (begun, groups) = channel::<(&dyn Backend, GroupGradient)>();
         let (back, ended) = channel();
         let exchange = move || {
             name_thread("exchange");
-            for (group, mut gradient) in groups {
-                let added = slice.add_over_ranks(backend, ranks, group, &mut gradient);
+            for (beside, (group, mut gradient)) in groups {
+                let added = slice.add_over_ranks(beside, ranks, group, &mut gradient);
+                beside.finish();
                 // Nobody waits for it if the passes have failed.
                 let _ = back.send(added.map(|()| (group, gradient)));
             }
@@ -50,7 +54,7 @@ impl<'scope> SliceExchange<'scope> {
         let thread = thread.map_err(|error| {
             Error::Run(format!("no thread can be started to add gradients over ranks: {error}"))
         })?;
-        Ok(Self { begun, ended, thread: Some(thread), is_under_way: false })
+        Ok(Self { backend, begun, ended, thread: Some(thread), is_under_way: false })
     }
 
     /// Begins to add the gradient of a group over ranks. The group before is back.
@@ -58,7 +62,7 @@ impl<'scope> SliceExchange<'scope> {
         assert!(!self.is_under_way, "one group travels at a time");
         self.is_under_way = true;
         // Where the thread has ended, the wait for it says why.
-        let _ = self.begun.send((group, gradient));
+        let _ = self.begun.send((self.backend.beside(), (group, gradient)));
     }
 
     /// Waits for the group that was begun last, and returns it with its buffers, whose numbers have

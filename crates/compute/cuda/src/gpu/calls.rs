@@ -31,6 +31,7 @@ functions! {
         cuStreamCreate(*mut CUstream, c_uint) -> c_int;
         cuStreamSynchronize(CUstream) -> c_int;
         cuStreamQuery(CUstream) -> c_int;
+        cuStreamWaitEvent(CUstream, CUevent, c_uint) -> c_int;
         cuStreamDestroy_v2(CUstream) -> c_int;
         cuEventCreate(*mut CUevent, c_uint) -> c_int;
         cuEventRecord(CUevent, CUstream) -> c_int;

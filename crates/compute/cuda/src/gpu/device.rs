@@ -1,6 +1,7 @@
 //! A GPU as a [`Device`]: one context, one stream, kernels compiled when it is opened.
 
 use super::calls::{Calls, DriverError};
+use super::event::Event;
 use super::fetch::FetchBuffers;
 use super::graph::GpuGraph;
 use super::memory::{GpuMemory, LockedMemory, STAGED, Staging};
@@ -22,24 +23,31 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 
-/// A GPU.
+/// A GPU, and one stream of its work.
 pub struct Gpu {
+    program: Arc<Program>,
+    staging: Mutex<Staging>,
+    fetch_buffers: FetchBuffers,
+    /// The event that a second stream waits for, in the first.
+    followed: Option<Event>,
+    /// The stream is dropped last, because the fields above need its context.
+    stream: Arc<Stream>,
+}
+
+/// The kernels and libraries that all streams of a GPU share.
+struct Program {
     name: String,
     limits: Limits,
     nvrtc: Nvrtc,
     cache: Option<KernelCache>,
     architecture: Architecture,
     loaded: RwLock<Loaded>,
-    staging: Mutex<Staging>,
     /// Whether the driver waits for each launch, so that a failure names its kernel. A graph would
     /// be one launch of many.
     launches_block: bool,
-    fetch_buffers: FetchBuffers,
     blas: Option<Blas>,
     /// How the search for cuBLASLt went.
     blas_search: Search,
-    /// The stream is dropped last, because the fields above need its context.
-    stream: Arc<Stream>,
 }
 
 /// Kernels loaded by the driver: modules by file, functions by file and name.
@@ -54,6 +62,10 @@ struct Loaded {
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
+// SAFETY: as above.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
 
 impl Gpu {
     /// Opens a GPU by its number in the driver's order, and compiles kernels for it, or takes them
@@ -84,7 +96,7 @@ impl Gpu {
         let release =
             driver.release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
         let (blas, blas_search) = Blas::search(surroundings, driver.cuda, architecture);
-        let gpu = Self {
+        let program = Program {
             name: format!(
                 "{} (driver {release}CUDA {}; NVRTC {})",
                 gpu.name,
@@ -102,13 +114,11 @@ impl Gpu {
                 .map(|directory| KernelCache::new(cache::directory(&directory))),
             architecture,
             loaded: RwLock::default(),
-            staging: Mutex::new(Staging::new(&stream)?),
             launches_block: surroundings.launches_block(),
-            fetch_buffers: FetchBuffers::default(),
             blas,
             blas_search,
-            stream,
         };
+        let gpu = Self::of_stream(Arc::new(program), stream, None)?;
         // Each file is compiled on its own thread, all at the same time.
         let compiled: Vec<Result<Vec<u8>, Error>> = thread::scope(|scope| {
             let threads: Vec<_> = sources
@@ -135,25 +145,37 @@ impl Gpu {
         Ok(gpu)
     }
 
+    fn of_stream(
+        program: Arc<Program>,
+        stream: Arc<Stream>,
+        followed: Option<Event>,
+    ) -> Result<Self, Error> {
+        let staging = Mutex::new(Staging::new(&stream)?);
+        Ok(Self { program, staging, fetch_buffers: FetchBuffers::default(), followed, stream })
+    }
+
     /// Without the library of products: our own kernels compute all products.
+    ///
+    /// # Panics
+    /// When there is a second stream already.
     pub fn without_blas(mut self) -> Self {
-        self.blas = None;
+        Arc::get_mut(&mut self.program).expect("one stream has the program").blas = None;
         self
     }
 
     /// The library of products, if there is one.
     pub fn blas(&self) -> Option<&Blas> {
-        self.blas.as_ref()
+        self.program.blas.as_ref()
     }
 
     /// The version of NVRTC that compiles its kernels.
     pub fn nvrtc_version(&self) -> Version {
-        self.nvrtc.version()
+        self.program.nvrtc.version()
     }
 
     /// The architecture that kernels are compiled for.
     pub fn architecture(&self) -> Architecture {
-        self.architecture
+        self.program.architecture
     }
 
     /// Buffers for fetched bytes.
@@ -169,12 +191,17 @@ impl Gpu {
     /// Puts a product of the library into a capturing stream; returns false if the library has not
     /// computed a product of these sizes before.
     pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
-        self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
+        self.program.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }
 
     fn compile(&self, source: &'static kernels::Source) -> Result<Vec<u8>, Error> {
         let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
-        self.nvrtc.cached(self.cache.as_ref(), source.into(), &headers, self.architecture)
+        self.program.nvrtc.cached(
+            self.program.cache.as_ref(),
+            source.into(),
+            &headers,
+            self.program.architecture,
+        )
     }
 
     /// Hands the kernels of a source to the driver.
@@ -187,7 +214,8 @@ impl Gpu {
         };
         let loaded = self.stream.call(code);
         loaded.map_err(|error| self.refused(source, "the driver does not load it", &error))?;
-        self.loaded
+        self.program
+            .loaded
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .modules
@@ -196,13 +224,22 @@ impl Gpu {
     }
 
     fn refused(&self, source: &kernels::Source, what: &str, why: &DriverError) -> Error {
-        Error::Driver(format!("{}, compiled for {}: {what}: {why}", source.file, self.architecture))
+        Error::Driver(format!(
+            "{}, compiled for {}: {what}: {why}",
+            source.file, self.program.architecture
+        ))
     }
 
     fn function(&self, function: &Function) -> sys::CUfunction {
         let key = (function.source.file, function.name);
-        let known =
-            self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
+        let known = self
+            .program
+            .loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .functions
+            .get(&key)
+            .copied();
         known.unwrap_or_else(|| {
             self.find(function).unwrap_or_else(|error| DeviceFailure::of_device(error).end())
         })
@@ -212,6 +249,7 @@ impl Gpu {
     fn find(&self, function: &Function) -> Result<sys::CUfunction, Error> {
         let source = function.source;
         let known = self
+            .program
             .loaded
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -242,14 +280,14 @@ impl Gpu {
         };
         self.stream.call(code).map_err(failed)?;
         let dynamic =
-            as_int(self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0)));
+            as_int(self.program.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0)));
         let attribute =
             CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
         // SAFETY: as above.
         let code =
             |calls: &Calls| unsafe { (calls.cuFuncSetAttribute)(handle, attribute, dynamic) };
         self.stream.call(code).map_err(failed)?;
-        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.program.loaded.write().unwrap_or_else(PoisonError::into_inner);
         loaded.functions.insert((source.file, function.name), handle);
         Ok(handle)
     }
@@ -323,11 +361,11 @@ impl Gpu {
 
 impl Device for Gpu {
     fn name(&self) -> String {
-        self.name.clone()
+        self.program.name.clone()
     }
 
     fn limits(&self) -> Limits {
-        self.limits
+        self.program.limits
     }
 
     fn memory_info(&self) -> MemoryInfo {
@@ -496,7 +534,7 @@ impl Device for Gpu {
     }
 
     fn capture(&self, operations: &[Operation]) -> Result<Graph, String> {
-        if self.launches_block {
+        if self.program.launches_block {
             return Err("CUDA_LAUNCH_BLOCKING is set, which has each kernel waited for".into());
         }
         GpuGraph::of(self, operations).map(Graph::new)
@@ -517,23 +555,41 @@ impl Device for Gpu {
     }
 
     fn product(&self, product: &Product) -> bool {
-        self.blas.as_ref().is_some_and(|blas| blas.product(self, product))
+        self.program.blas.as_ref().is_some_and(|blas| blas.product(self, product))
     }
 
     fn product_library(&self) -> Option<String> {
-        self.blas.as_ref().map(|blas| format!("cuBLASLt {}", blas.version()))
+        self.program.blas.as_ref().map(|blas| format!("cuBLASLt {}", blas.version()))
     }
 
     fn examine(&self, product: &Product) -> Result<(), String> {
-        match &self.blas {
+        match &self.program.blas {
             Some(blas) => blas.verdict(self, product),
-            None => Err(self.blas_search.missing()),
+            None => Err(self.program.blas_search.missing()),
         }
     }
 
     fn library_stream(&self) -> Option<*mut c_void> {
         self.stream.enter();
         Some(self.stream.handle.cast())
+    }
+
+    fn second_stream(&self) -> Option<Arc<dyn Device>> {
+        let second = || {
+            let stream = Arc::new(self.stream.second()?);
+            let followed =
+                Event::new(&self.stream).map_err(|why| Error::Driver(why.to_string()))?;
+            Self::of_stream(Arc::clone(&self.program), stream, Some(followed))
+        };
+        let second = second().unwrap_or_else(|error| DeviceFailure::of_device(error).end());
+        Some(Arc::new(second))
+    }
+
+    fn follow(&self) {
+        if let Some(followed) = &self.followed {
+            followed.record();
+            followed.hold(&self.stream);
+        }
     }
 
     fn is_idle(&self) -> bool {

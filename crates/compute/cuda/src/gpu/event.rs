@@ -35,6 +35,14 @@ impl Event {
         stream.expect(|calls| unsafe { (calls.cuEventRecord)(self.handle, stream.handle) });
     }
 
+    /// Holds another stream's later work until the stream has passed the event where it was
+    /// recorded last.
+    pub(super) fn hold(&self, other: &Stream) {
+        // SAFETY: the event and both streams are of one context, and live as long as this call; the
+        // driver keeps what the other stream waits for.
+        other.expect(|calls| unsafe { (calls.cuStreamWaitEvent)(other.handle, self.handle, 0) });
+    }
+
     /// Waits until the stream has passed the event.
     pub(super) fn wait(&self) {
         // SAFETY: the event lives as long as this.

@@ -249,9 +249,9 @@ impl Communicator {
         self.nccl.version
     }
 
-    /// Sends and receives, behind all earlier work on the device, and waits for the end. Of two
-    /// ranks, one sends what the other receives, in the same order. Transfers without bytes are
-    /// left out.
+    /// Sends and receives, behind all earlier work of the device or of its second stream, and waits
+    /// for the end. Of two ranks, one sends what the other receives, in the same order. Transfers
+    /// without bytes are left out.
     ///
     /// # Errors
     /// A sentence: NCCL's, or that names the other ranks if they have not come in time. Then the
@@ -261,6 +261,7 @@ impl Communicator {
     /// When a transfer reaches beyond its memory.
     pub fn exchange(
         &self,
+        device: &dyn Device,
         sends: &[Transfer<'_>],
         receives: &[Transfer<'_>],
     ) -> Result<(), String> {
@@ -273,8 +274,8 @@ impl Communicator {
         let peers: Vec<String> = peers.iter().map(|peer| format!("rank {peer}")).collect();
         let what = format!("bytes to or from {}", peers.join(" or "));
         let named = |why: String| format!("{what}: {why}");
-        let is_over = || Ok(!self.is_in_progress(handle).map_err(named)? && self.device.is_idle());
-        let started = self.start(handle, sends, receives).map_err(named);
+        let is_over = || Ok(!self.is_in_progress(handle).map_err(named)? && device.is_idle());
+        let started = self.start(handle, device, sends, receives).map_err(named);
         let result = started.and_then(|()| self.wait(is_over, &format!("{what} have not moved")));
         if result.is_err() {
             *locked = None;
@@ -287,10 +288,11 @@ impl Communicator {
     fn start(
         &self,
         handle: Handle,
+        device: &dyn Device,
         sends: &[Transfer<'_>],
         receives: &[Transfer<'_>],
     ) -> Result<(), String> {
-        let stream = self.device.library_stream().ok_or("the device has lost its stream")?;
+        let stream = device.library_stream().ok_or("the device has lost its stream")?;
         let functions = &self.nccl.functions;
         let address = |Transfer { memory, at, bytes, .. }: &Transfer<'_>| {
             let end = at.checked_add(*bytes).filter(|end| *end <= memory.bytes());

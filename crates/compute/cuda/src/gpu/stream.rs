@@ -1,4 +1,4 @@
-//! The context of a GPU, and the stream that everything goes into.
+//! The context of a GPU, and a stream of its work.
 
 use super::Error;
 use super::calls::{Calls, DriverError};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The number of recent launches that are named when the GPU fails.
 const REMEMBERED: usize = 6;
 
-/// The context of a GPU and the stream that everything goes into.
+/// The context of a GPU, and a stream of its work.
 pub(super) struct Stream {
     calls: Calls,
     device: sys::CUdevice,
@@ -22,6 +22,9 @@ pub(super) struct Stream {
     launched: Mutex<Vec<&'static str>>,
     /// Times of the GPU's work, while a trace is recorded.
     pub timeline: Timeline,
+    /// Whether its work is timed: not that of a second stream, which overlaps with the first one's.
+    pub is_timed: bool,
+    ordinal: usize,
 }
 
 // SAFETY: the driver's functions may be called from any thread on any of its handles, once the
@@ -60,6 +63,8 @@ impl Stream {
             handle: ptr::null_mut(),
             launched: Mutex::default(),
             timeline: Timeline::default(),
+            is_timed: true,
+            ordinal,
         };
         // SAFETY: the context is retained as long as the stream lives, and the driver writes one
         // handle.
@@ -70,6 +75,13 @@ impl Stream {
             check(stream.calls.check(created))?;
         }
         Ok(stream)
+    }
+
+    /// Another stream of this context.
+    pub fn second(&self) -> Result<Self, Error> {
+        let mut second = Self::new(self.calls, self.ordinal)?;
+        second.is_timed = false;
+        Ok(second)
     }
 
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {

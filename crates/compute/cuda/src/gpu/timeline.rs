@@ -54,7 +54,7 @@ impl Stream {
     /// Measures, if a trace is recorded, the work that is put into the stream until the result is
     /// dropped: a kernel, or a copy of `bytes` bytes.
     pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
-        Timed(if is_on() { self.begin(name, bytes) } else { None })
+        Timed(if is_on() && self.is_timed { self.begin(name, bytes) } else { None })
     }
 
     #[cold]

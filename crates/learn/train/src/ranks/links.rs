@@ -74,8 +74,14 @@ pub fn try_links(
         filled.into()
     };
     let (mut linked, mut hosted) = (buffers(), buffers());
-    // A rank whose library fails goes on: the others wait for it in each of these exchanges.
-    let summed = said(sum(world, links, &mut linked, &slices))?;
+    // Gradients may be added beside passes. A rank whose library fails goes on: the others wait for
+    // it in each of these exchanges.
+    let beside = backend.beside();
+    let summed = match beside.device_links() {
+        Some(links) => said(sum(world, links, &mut linked, &slices))?,
+        None => Some("the devices are not connected any more".to_owned()),
+    };
+    beside.finish();
     // Without a sum, a rank would wait once more for others that no longer send.
     if let Some(why) = failures(world, summed)? {
         return Ok(Some(why));
