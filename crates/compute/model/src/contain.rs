@@ -22,13 +22,18 @@ pub struct PanicReport {
 }
 
 impl PanicReport {
-    /// Goes on with a panic that another thread has contained.
+    /// Goes on with a panic that another thread has contained. Where this thread does not contain
+    /// it, the user sees its report now.
     ///
     /// # Panics
     /// Always.
     pub fn resume(self) -> ! {
-        PLACE.set(self.place);
-        resume_unwind(Box::new(self.text))
+        let Self { text, place } = self;
+        if !CONTAINED.get() {
+            panic!("{text} (at {})", place.as_deref().unwrap_or("an unknown place"));
+        }
+        PLACE.set(place);
+        resume_unwind(Box::new(text))
     }
 }
 
@@ -103,5 +108,8 @@ mod tests {
         let report = std::thread::spawn(of_thread).join().unwrap();
         let error = contained::<()>(|| report.unwrap_err().resume()).unwrap_err();
         assert!(error.starts_with("beside at ") && error.contains("contain.rs"), "{error}");
+        let report = PanicReport { text: "beside".into(), place: Some("there".into()) };
+        let shown = catch_unwind(|| report.resume()).unwrap_err();
+        assert_eq!(shown.downcast_ref::<String>().unwrap(), "beside (at there)");
     }
 }
