@@ -19,7 +19,7 @@ use isentrope_trace::call;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 /// The memory of one device.
@@ -38,6 +38,8 @@ pub(crate) struct Pool {
     most: Arc<AtomicUsize>,
     /// The memory of the device's second stream. A stream takes none that waits for the other.
     second: OnceLock<Arc<Self>>,
+    /// The memory of the first stream, if this is the second's.
+    first: Weak<Self>,
 }
 
 /// Memory of decoding steps.
@@ -87,15 +89,16 @@ impl Pool {
         });
         let (let_go, most) = (Condvar::new(), Arc::new(AtomicUsize::new(usize::MAX)));
         let (total, held) = (device.memory_info().total, Arc::default());
-        let (waiting, second) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { device, total, waiting, of_steps, let_go, held, most, second })
+        let (waiting, second, first) = (Mutex::default(), OnceLock::new(), Weak::new());
+        Arc::new(Self { device, total, waiting, of_steps, let_go, held, most, second, first })
     }
 
     /// The memory of the device's second stream, which is within the same limits.
-    pub(crate) fn second(&self, device: Arc<dyn Device>) -> Arc<Self> {
+    pub(crate) fn second(self: &Arc<Self>, device: Arc<dyn Device>) -> Arc<Self> {
         let mut second = Self::new(device);
         let new = Arc::get_mut(&mut second).expect("nobody else has it");
         (new.held, new.most) = (Arc::clone(&self.held), Arc::clone(&self.most));
+        new.first = Arc::downgrade(self);
         Arc::clone(self.second.get_or_init(|| second))
     }
 
@@ -206,6 +209,14 @@ impl Pool {
             .find_map(|(_, of_size)| of_size.pop())
     }
 
+    /// As [`trim`](Self::trim), of both streams.
+    fn trim_both(&self) {
+        match self.first.upgrade() {
+            Some(first) => first.trim(),
+            None => self.trim(),
+        }
+    }
+
     fn ask(&self, bytes: usize) -> Result<CountedMemory, OutOfMemory> {
         if bytes > self.total {
             let why = format!("the device has {} MiB", self.total >> 20);
@@ -214,14 +225,14 @@ impl Pool {
         if self.held.load(Ordering::Relaxed).saturating_add(bytes)
             > self.most.load(Ordering::Relaxed)
         {
-            self.trim();
+            self.trim_both();
         }
         let allocate = || {
             let _call = call("allocate").with("bytes", bytes);
             self.device.allocate(bytes)
         };
         let memory = allocate().or_else(|_| {
-            self.trim();
+            self.trim_both();
             allocate()
         });
         // Another thread's step will free its memory soon.
@@ -491,6 +502,19 @@ mod tests {
         assert_eq!(pool.free(), TOTAL - 1000);
         drop(kept);
         assert_eq!(pool.free(), TOTAL);
+    }
+
+    #[test]
+    fn what_waits_in_one_stream_gives_way_to_the_other() {
+        let (pool, device) = pool();
+        let second = pool.second(device.clone());
+        for (waits, asks) in [(&pool, &second), (&second, &pool)] {
+            drop(waits.for_a_moment(TOTAL / 2).unwrap());
+            assert_eq!(used(&device), TOTAL / 2);
+            let kept = asks.to_keep(TOTAL).unwrap();
+            assert_eq!(pool.held.load(Ordering::Relaxed), TOTAL);
+            drop(kept);
+        }
     }
 
     #[test]
