@@ -73,7 +73,7 @@ impl HostBlocks {
 }
 
 impl Drop for HostBlocks {
-    /// The next user's copies come later in the device's one stream.
+    /// The next user's copies come later in the pool's stream.
     fn drop(&mut self) {
         self.pool.waiting().append(&mut self.blocks);
     }

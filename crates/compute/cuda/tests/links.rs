@@ -184,6 +184,7 @@ fn updates_by_layer_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
             tape_bytes: usize::MAX,
             activation_slots: 0,
             by_layer,
+            offloads_inputs: false,
         };
         let mut learner = Learner::new(model, optimizer, limits, ranks).unwrap();
         let tokens = [[1, 2, 3, 4, 5], [7, 6, 5, 4, 3], [9, 8, 1, 2, 3], [2, 4, 6, 8, 1]];

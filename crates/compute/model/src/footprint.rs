@@ -62,18 +62,24 @@ impl Layout {
         self.blocks.len()
     }
 
-    /// Most bytes of a gradient whose parameters have memory only while `layers` layers in a row
-    /// have: of the largest such layers, and of the embedding beside them if that is the head too.
-    pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend, layers: usize) -> usize {
+    /// Most bytes of a gradient whose parameters have memory only while their layer is one of
+    /// `blocks` blocks in a row, or is the head or the embedding, which are alone; an embedding that
+    /// is the head too stays beside them.
+    pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend, blocks: usize) -> usize {
         let list = self.trained();
         let bytes = |parameter: &Parameter| backend.bytes(Role::Gradient(parameter.kind));
         let of_group =
             |group: Range<usize>| list[group].iter().map(bytes).fold(0, usize::saturating_add);
         let groups: Vec<usize> = list.groups().into_iter().map(of_group).collect();
-        let stays = usize::from(self.head_trains_embedding());
+        let (of_blocks, head) = (&groups[1..groups.len() - 1], groups[groups.len() - 1]);
         let sum = |groups: &[usize]| groups.iter().copied().fold(0, usize::saturating_add);
-        let largest = groups[stays..].windows(layers).map(sum).max().unwrap_or(0);
-        sum(&groups[..stays]).saturating_add(largest)
+        let together = of_blocks.windows(blocks.min(of_blocks.len())).map(sum).max();
+        let largest = together.unwrap_or(0).max(head);
+        if self.head_trains_embedding() {
+            groups[0].saturating_add(largest)
+        } else {
+            groups[0].max(largest)
+        }
     }
 
     /// Whether the head adds to the gradient of the embedding, because the two are one matrix that

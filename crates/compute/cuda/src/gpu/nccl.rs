@@ -304,7 +304,7 @@ impl Communicator {
         let mut put = Ok(());
         for transfer in sends.iter().filter(|transfer| transfer.bytes > 0) {
             // SAFETY: the memory has these bytes, and is borrowed until the exchange is over or
-            // aborted; nothing else uses it meanwhile, since the stream is in order.
+            // aborted; nothing else uses it meanwhile.
             put = put.and(self.nccl.check(unsafe {
                 let from = address(transfer).cast_const();
                 let to = int(transfer.rank);

@@ -27,6 +27,8 @@ pub(super) struct Updates<'a> {
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
+    /// Sequences of a rank.
+    sequences: usize,
     /// Least tokens of a pass: one sequence's, or all of several sequences that share a prompt.
     pub least_tokens: usize,
     /// Tokens of a rank, whose tapes must exist at once if gradients are complete layer by layer; 0
@@ -67,6 +69,7 @@ impl<'a> Updates<'a> {
             least_kind,
             least_tape: layout.tape_bytes_per_token(backend, least_kind),
             tokens,
+            sequences: demand.trained.div_ceil(demand.sets.ranks),
             least_tokens,
             together,
             optimizer: demand.sets.update_bytes(backend, layout),
@@ -96,8 +99,10 @@ impl<'a> Updates<'a> {
         if self.least_kind != TapeKind::OffloadedBlockInputs {
             return 0;
         }
-        // Two neighbours have more tokens together than a pass may have.
-        let passes = self.together.div_ceil(pass.max(1)).saturating_mul(2).saturating_add(2);
+        // Two neighbours have more tokens together than a pass may have, but where the first has a
+        // signal or cached activations and the second has not, or a shard ends.
+        let full = self.together.div_ceil(pass.max(1)).saturating_mul(2).saturating_add(2);
+        let passes = full.saturating_add(self.sequences);
         let [one, all] =
             [1, self.together].map(|tokens| self.layout.offloaded_bytes(self.backend, tokens));
         // Each input of each pass may take a part of a block more.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// Most bytes before the remainders of a parameter's weights.
 const ALIGNMENT: usize = 16;
-/// Layers whose gradients exist at once where ranks share gradients: passes go through one while
+/// Blocks whose gradients exist at once where ranks share gradients: passes go through one while
 /// the one above it is added over the ranks.
-const LAYERS: usize = 2;
+const BLOCKS: usize = 2;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
 
@@ -106,7 +106,7 @@ impl ParameterSets {
             true => backend
                 .bytes(Role::Moment(own))
                 .saturating_mul(trained)
-                .saturating_add(layout.gradient_bytes_by_layer(backend, LAYERS)),
+                .saturating_add(layout.gradient_bytes_by_layer(backend, BLOCKS)),
         };
         let gradients =
             gradients.saturating_add(masks).saturating_add(self.sum_bytes(backend, layout));
