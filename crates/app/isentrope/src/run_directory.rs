@@ -1,9 +1,10 @@
 //! Refuses a run's directory where a model or a recipe is expected.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use isentrope_files::names;
 use isentrope_lab::run_files::{METRICS, RECIPE, VALUES};
 use isentrope_model::adapter::AdapterConfig;
+use isentrope_train::run::word;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,15 +50,21 @@ pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
 /// # Errors
 /// With the setting that names either directory.
 pub fn refuse_as_moved(recipe: &Path, out: &Path) -> Result<()> {
-    let of_run = recipe.parent().filter(|dir| dir.join(METRICS).exists());
-    let Some(dir) = of_run.filter(|_| recipe.file_name().is_some_and(|name| name == RECIPE)) else {
+    let here = recipe.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_of_run = recipe.file_name().is_some_and(|name| name == RECIPE);
+    if !is_of_run || !here.join(METRICS).exists() {
         return Ok(());
-    };
-    if fs::canonicalize(dir).ok() != fs::canonicalize(out).ok() {
-        let (recipe, dir, out) = (recipe.display(), dir.display(), out.display());
+    }
+    let dir = fs::canonicalize(here).with_context(|| here.display().to_string())?;
+    if fs::canonicalize(out).ok() != Some(dir.clone()) {
+        let set = |dir: &Path| word(&format!("run.out={}", dir.display()));
         bail!(
-            "{recipe}: the run here was copied or moved, since its recipe names {out} (run.out); \
-             --set run.out={dir} means the run here, --set run.out={out} the other directory"
+            "{}: the run here was copied or moved, since its recipe names {} (run.out); --set {} \
+             means the run here, --set {} the other directory",
+            recipe.display(),
+            out.display(),
+            set(&dir),
+            set(out)
         );
     }
     Ok(())
@@ -114,8 +121,10 @@ mod tests {
             fs::write(dir.join(METRICS), "").unwrap();
         }
         let said = refuse_as_moved(&copy.join(RECIPE), &run).unwrap_err().to_string();
-        assert!(said.contains(&format!("--set run.out={} means", copy.display())), "{said}");
+        let there = copy.canonicalize().unwrap();
+        assert!(said.contains(&format!("--set run.out={} means", there.display())), "{said}");
         refuse_as_moved(&run.join(RECIPE), &run.join("../run")).unwrap();
+        refuse_as_moved(Path::new(RECIPE), &run).unwrap(); // no run is here
         // A directory that is gone is another one; a file of another name is no run's recipe.
         assert!(refuse_as_moved(&copy.join(RECIPE), &scratch.path().join("gone")).is_err());
         refuse_as_moved(&copy.join("other.toml"), &run).unwrap();

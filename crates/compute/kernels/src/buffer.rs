@@ -237,12 +237,17 @@ impl Recycler {
         features: usize,
     ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
-        let wanted = capacity(len);
+        // More is refused in any case, and this can be counted.
+        let wanted = capacity(len).min(usize::MAX / 2);
         let fitting = self.buffers().take(wanted);
         let (capacity, storage) = match fitting {
             Some(fitting) => fitting,
             None => {
-                let refused = |_: &OutOfMemory| self.buffers().give_back(wanted, None);
+                let refused = |_: &OutOfMemory| {
+                    let mut buffers = self.buffers();
+                    buffers.give_back(wanted, None);
+                    buffers.clear();
+                };
                 (wanted, Storage::new(wanted).inspect_err(refused)?)
             }
         };

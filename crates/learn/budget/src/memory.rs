@@ -378,8 +378,8 @@ impl Plan {
         )))
     }
 
-    /// The peak use of memory, which texts of full length reach. Sampling, updates and scoring take
-    /// turns with it, or if all fits, sampling has its own.
+    /// The peak use of memory, which texts of full length reach. In a tight plan sampling, updates
+    /// and scoring take turns; else sampling keeps its memory while the others run.
     pub fn peak(&self) -> usize {
         let passes = (self.tape + self.working).max(self.teacher_pass);
         let sampling = self.kv_cache + self.logits;
@@ -547,7 +547,7 @@ impl fmt::Display for Plan {
             f,
             "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
              of {} if all texts are as long as they may be",
-            if self.by_layer { " (the rank's slice, and two layers)" } else { "" },
+            if self.by_layer { " (the rank's slice, and a layer or two)" } else { "" },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),

@@ -233,7 +233,7 @@ impl Sums {
             let Some(exchange) = &mut exchange else { return Ok(()) };
             sums.leave(model, group, exchange)?;
             let is_at_end = group == head || group == first_block;
-            if is_at_end { sums.take_back(exchange) } else { Ok(()) }
+            if is_at_end { exchange.end().map(drop) } else { Ok(()) }
         };
         enter(self, head)?;
         if is_shared {

@@ -68,9 +68,9 @@ pub fn levels(level: f64, found: &[StepsToLevel]) -> String {
     let heads = ["set", "step", "runs that reach it"].map(str::to_owned);
     let lines: Vec<Vec<String>> = found.iter().map(StepsToLevel::cells).collect();
     format!(
-        "## Steps to an accuracy of {} %\n\nThe step of the first evaluation at or above it: the \
-         median over runs, in which a run that never reaches it counts as the slowest, then the \
-         least and the greatest.\n\n{}",
+        "## Steps to an accuracy of {:.0} %\n\nThe step of the first evaluation at or above it: the \
+         median over runs (of an even number the later), in which a run that never reaches it \
+         counts as the slowest, then the least and the greatest.\n\n{}",
         100.0 * level,
         table("group", &heads, &lines)
     )

@@ -104,6 +104,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
         let plan = of(80_000, 800, peak + spare);
         assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
         assert_eq!(in_turns(&plan), peak + plan.activation_cache);
+        assert!(plan.peak() <= plan.budget, "{plan}");
         let others = |plan: &Plan| (plan.kv_cache, plan.logits, plan.tape, plan.working);
         assert_eq!(others(&plan), others(&without), "nothing else gives way");
     }

@@ -84,8 +84,8 @@ impl EvaluationSet {
         }
     }
 
-    /// The SHA-256 of what decides the set's numbers beside the model: its prompts, their ground
-    /// truths, how responses are drawn.
+    /// The SHA-256 of the prompts, their ground truths, and the number, the temperature and the
+    /// longest length of responses.
     pub fn sha256(&self) -> String {
         let mut digest = Digest::sha256();
         for (problem, tokens) in &*self.problems {

@@ -167,12 +167,20 @@ impl RunDirectory {
                 ));
             }
         }
-        let sets = [before.as_ref().unwrap_or(&Value::Null), manifest]
-            .map(|manifest| manifest.pointer("/evaluation/sha256"));
-        if let [Some(before), Some(now)] = sets
-            && let changed = changed_files(before, now)
-            && !changed.is_empty()
-        {
+        let sets = |manifest: &Value| manifest.pointer("/evaluation/sha256").cloned();
+        let before_sets = before.as_ref().and_then(sets).unwrap_or_default();
+        let is_other = |(name, now): &(&String, &Value)| {
+            before_sets.get(name.as_str()).is_some_and(|before| before != *now)
+        };
+        let now_sets = sets(manifest).unwrap_or_default();
+        let changed: Vec<&str> = now_sets
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(is_other)
+            .map(|(name, _)| &**name)
+            .collect();
+        if !changed.is_empty() {
             note(&format!(
                 "evaluated on other problems, or with responses drawn otherwise, than up to step \
                  {after}: {}. Numbers from before and after that step cannot be compared, and \

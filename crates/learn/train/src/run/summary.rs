@@ -125,9 +125,9 @@ fn parts(prompt: &Prompt) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A path as one word of a shell.
+/// A path, or a setting with one, as one word of a shell.
 pub fn word(path: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%".contains(c);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%=".contains(c);
     if path.chars().all(is_plain) { path.to_owned() } else { quoted(path) }
 }
 
