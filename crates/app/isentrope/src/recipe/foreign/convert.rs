@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 /// Comment on limits of tokens: longer prompts and examples.
 const LONGER: &str = "longer ones are left out, never cut";
+/// The comment of held-out files, which other trainers measure whole.
+const FIRST: &str = "the first 256 of each, or eval.problems";
 
 /// A recipe made of a script.
 pub struct Converted {

@@ -1,7 +1,7 @@
 //! Settings of TRL that decide together, or whose units differ.
 
 use super::super::value;
-use super::{Draft, LONGER};
+use super::{Draft, FIRST, LONGER};
 use anyhow::Result;
 use isentrope_settings::has_key;
 
@@ -125,11 +125,7 @@ impl Draft<'_> {
             self.done(&["dataset_name", "dataset_config", splits[0].0, splits[1].0]);
         }
         self.put_now("dataset_name", "data.files", "");
-        let measured = match held_out {
-            "eval.files" => "of which the first 256 are measured, or eval.problems",
-            _ => "",
-        };
-        self.put_now("val_files", held_out, measured);
+        self.put_now("val_files", held_out, if held_out == "eval.files" { FIRST } else { "" });
     }
 
     fn put_grpo(&mut self) {

@@ -1,7 +1,7 @@
 //! Settings of verl that decide together, or whose units differ.
 
 use super::super::script::Setting;
-use super::{Draft, LONGER};
+use super::{Draft, FIRST, LONGER};
 use anyhow::Result;
 
 impl Draft<'_> {
@@ -122,6 +122,7 @@ impl Draft<'_> {
         self.put_now("data.max_prompt_length", "data.max_prompt_tokens", LONGER);
         // Steps, which verl counts in rollouts too.
         self.put_now("train_files", "data.files", "");
+        self.put_now("val_files", "eval.files", FIRST);
         match self.whole("trainer.total_training_steps") {
             Some(steps) => {
                 self.put("run.steps", steps, "total_training_steps", "");
