@@ -190,7 +190,8 @@ impl Line {
     /// The error of a line without any of `keys`.
     fn lacks(&self, keys: &[&str]) -> anyhow::Error {
         let (expected, found) = (keys.join(", "), keys_of(&self.object));
-        self.error(format_args!("expected one of the keys {expected}; the line has {found}"))
+        let which = if keys.len() == 1 { "the key" } else { "one of the keys" };
+        self.error(format_args!("expected {which} {expected}; the line has {found}"))
     }
 
     /// The `keys` that the line has.
