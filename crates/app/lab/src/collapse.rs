@@ -35,7 +35,7 @@ mod tests {
         let points = |values: [(u64, f64, f64); 3]| {
             values.map(|(step, entropy, accuracy)| Point { step, entropy, accuracy })
         };
-        let fell = points([(0, 2.0, 0.1), (10, 1.2, 0.3), (50, 0.2, 0.5)]);
+        let fell = points([(0, 2.0, 0.0), (10, 1.2, 0.25), (50, 0.2, 0.5)]);
         assert_eq!((half_way(&fell, SPENT), half_way(&fell, GAINED)), (Some(50), Some(10)));
         // A change of less than 2 % does not count.
         let still = points([(0, 1.0, 0.5), (5, 1.0, 0.4), (10, 0.985, 0.2)]);
