@@ -133,7 +133,8 @@ impl RunArguments {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let dir =
             recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
-        if !self.set.iter().any(|set| set.starts_with("run.out=")) {
+        let key = |set: &String| set.split('=').next().is_some_and(|key| key.trim() == "run.out");
+        if !self.set.iter().any(key) {
             refuse_as_moved(path, &dir)?;
         }
         let shards = self.settle_shards(&mut recipe, &dir, ranks)?;

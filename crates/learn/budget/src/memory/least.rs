@@ -156,9 +156,9 @@ impl Least {
         sets[0] = sets[0].saturating_add(demand.teacher.weights);
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
-        let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
         // While weights are loaded, one parameter has all its remainders, in memory that is a
         // layer's gradient later.
+        let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
         let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
         let pages = pages.max(layout.least_pages(backend));
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));

@@ -156,22 +156,15 @@ impl ParameterSets {
         .saturating_mul(waiting_sums(self.shards))
     }
 
-    /// Whether a rank has the remainders of its own slice of the trained weights alone.
-    fn slices_remainders(self, backend: &dyn Backend, layout: &Layout) -> bool {
-        let list = layout.trained();
-        let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
-        self.ranks > 1 && layout.adapter.is_none() && read < exact
-    }
-
     /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes
     /// read and remainders, a rank of several has the remainders of its own slice alone.
     fn trained_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let list = layout.trained();
         let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
-        if !self.slices_remainders(backend, layout) {
+        let remainders = exact.saturating_sub(read);
+        if self.ranks == 1 || layout.adapter.is_some() || remainders == 0 {
             return exact;
         }
-        let remainders = exact.saturating_sub(read);
         let numbers = list.numbers(backend).fold(0, usize::saturating_add);
         let own = moments_of_rank(backend, layout, self.ranks);
         let own = remainders as u128 * own as u128 / numbers.max(1) as u128;

@@ -148,6 +148,7 @@ impl RunDirectory {
         let path = self.dir.join(MANIFEST);
         let before =
             fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let hashes = |files| Some((before.as_ref()?.pointer(files)?, manifest.pointer(files)?));
         for (part, files) in [
             ("model", "/model/sha256"),
             ("data", "/data/sha256"),
@@ -155,11 +156,8 @@ impl RunDirectory {
             ("teacher", "/model/teacher/sha256"),
             ("reward and the environment", "/programs/sha256"),
         ] {
-            let before = before.as_ref().and_then(|before| before.pointer(files));
-            let changes = match (before, manifest.pointer(files)) {
-                (Some(before), Some(now)) => changed_files(before, now),
-                _ => Vec::new(),
-            };
+            let changes =
+                hashes(files).map_or_else(Vec::new, |(before, now)| changed_files(before, now));
             if !changes.is_empty() {
                 note(&format!(
                     "files of the {part} are not what the run was last started with: {}",
@@ -167,19 +165,11 @@ impl RunDirectory {
                 ));
             }
         }
-        let sets = |manifest: &Value| manifest.pointer("/evaluation/sha256").cloned();
-        let before_sets = before.as_ref().and_then(sets).unwrap_or_default();
-        let is_other = |(name, now): &(&String, &Value)| {
-            before_sets.get(name.as_str()).is_some_and(|before| before != *now)
-        };
-        let now_sets = sets(manifest).unwrap_or_default();
-        let changed: Vec<&str> = now_sets
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(is_other)
-            .map(|(name, _)| &**name)
-            .collect();
+        let mut changed = Vec::new();
+        if let Some((before, now)) = hashes("/evaluation/sha256") {
+            changed = changed_files(before, now);
+            changed.retain(|name| before.get(name).is_some()); // nothing is compared with a new set
+        }
         if !changed.is_empty() {
             note(&format!(
                 "evaluated on other problems, or with responses drawn otherwise, than up to step \
