@@ -200,7 +200,7 @@ fn number(measure: &Measure, value: f64) -> String {
     if value.abs() < 1e9 { format!("{value:.digits$}") } else { format!("{value:.2e}") }
 }
 
-fn signed(measure: &Measure, value: f64) -> String {
+pub(super) fn signed(measure: &Measure, value: f64) -> String {
     let Unit { scale, digits, .. } = measure.unit;
     let shown = format!("{:+.digits$}", f64::from(scale) * value);
     // A number that rounds to 0 has no sign.

@@ -32,7 +32,7 @@ pub struct Paired {
 }
 
 /// A spread that is a smaller share of the numbers is rounding.
-const ROUNDING: f64 = 1e-12;
+pub(super) const ROUNDING: f64 = 1e-12;
 
 impl Mean {
     /// The mean of runs' numbers; none without any.

@@ -110,6 +110,52 @@ fn equal_numbers_have_neither_interval_nor_t_test() {
     says(&seeds::markdown(&summary), &["+12.5 no spread exact 0.250, 3 pairs"]);
 }
 
+/// Failures of soybean seeds under five treatments in five fields, with its error of 5.41 on 16
+/// degrees (Snedecor and Cochran, Statistical Methods, randomized blocks): 2.120 sqrt(2 5.41 / 5) is
+/// 3.12. A sixth group of fewer fields would leave the others none, and one of more takes part.
+#[test]
+fn groups_of_few_seeds_share_an_error() {
+    let fields = [
+        ("check", [8.0, 10.0, 12.0, 13.0, 11.0]),
+        ("arasan", [2.0, 6.0, 7.0, 11.0, 5.0]),
+        ("spergon", [4.0, 10.0, 9.0, 8.0, 10.0]),
+        ("semesan", [3.0, 5.0, 9.0, 10.0, 6.0]),
+        ("fermate", [9.0, 7.0, 5.0, 5.0, 3.0]),
+    ];
+    let shares = fields.map(|(group, of)| (group, of.map(|failures| failures / 100.0)));
+    let mut groups: Vec<(&str, &[f64])> =
+        shares.iter().map(|(group, of)| (*group, &of[..])).collect();
+    let pooled = |groups: &[(&str, &[f64])]| {
+        let found = Runs::of(groups).summary().pooled();
+        found.into_iter().find(|of| of.measure.title == "set: mean@4 at the end, %")
+    };
+    let of = pooled(&groups).unwrap();
+    assert_eq!((of.degrees, of.seeds.len(), &*of.control), (16, 5, "check"));
+    assert!((100.0 * of.half_width - 3.1184).abs() < 1e-3, "{}", of.half_width);
+    for (found, less) in of.differences.iter().zip([4.6, 2.6, 4.2, 5.0]) {
+        assert!((100.0 * found.value + less).abs() < 1e-9, "{found:?}");
+    }
+    // By scipy: 2 stats.t.sf(4.6 / sqrt(2 * 5.41 / 5), 16) and so on; the least of them times 4, the
+    // next times 3.
+    for (found, (p, by_holm)) in of.differences.iter().zip([
+        (0.006_501, 0.019_504),
+        (0.096_218, 0.096_218),
+        (0.011_459, 0.022_919),
+        (0.003_668, 0.014_674),
+    ]) {
+        assert!((found.p - p).abs() < 1e-6 && (found.p_holm - by_holm).abs() < 1e-6, "{found:?}");
+    }
+    let shown = seeds::pooled(&[of]);
+    assert!(shown.contains("| set: mean@4 at the end, %, each ± 3.1 |"), "{shown}");
+    assert!(shown.contains("| **-4.6** | 0.0065 | 0.020 |"), "{shown}");
+
+    groups.push(("once", &[0.5]));
+    assert_eq!(pooled(&groups).unwrap().differences.len(), 4);
+    groups.push(("more", &[0.1, 0.2, 0.3, 0.4, 0.3, 0.2]));
+    assert_eq!(pooled(&groups).unwrap().differences.len(), 5);
+    assert_eq!(pooled(&groups[..2]), None);
+}
+
 /// Two seeds have wide intervals, and numbers have ends.
 #[test]
 fn no_interval_leaves_what_a_number_can_be() {

@@ -3,7 +3,9 @@
 use crate::standard_output::print;
 use anyhow::{Result, bail};
 use clap::Args;
-use isentrope_lab::seeds::{GroupCurves, RunTable, StepsToLevel, Summary, levels, markdown};
+use isentrope_lab::seeds::{
+    GroupCurves, Pooled, RunTable, StepsToLevel, Summary, levels, markdown, pooled,
+};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -16,7 +18,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --group no-clipping --group clip-cov
-  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --level 30    # steps to 30 % mean@8")]
+  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --level 30    # steps to 30 % mean@8
+  isentrope lab seeds docs/paper/results/countdown-entropy-methods.csv.gz --pooled  # 3 seeds each")]
 pub struct Seeds {
     /// The table, .csv or .csv.gz
     #[arg(value_name = "TABLE")]
@@ -28,6 +31,9 @@ pub struct Seeds {
     /// Says after how many steps runs reach this accuracy, in percent, too
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     level: Option<u8>,
+    /// Compares groups with one error for all of them, too, which says more of few seeds
+    #[arg(long)]
+    pooled: bool,
     /// Prints one JSON object, with curves of all metrics, instead of tables
     #[arg(long)]
     json: bool,
@@ -42,6 +48,9 @@ struct Everything<'a> {
     /// With --level.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps_to_level: Vec<StepsToLevel>,
+    /// With --pooled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pooled: Vec<Pooled>,
 }
 
 impl Seeds {
@@ -57,13 +66,19 @@ impl Seeds {
         let summary = runs.summary();
         let level = self.level.map(|percent| f64::from(percent) / 100.0);
         let reached = level.map(|level| runs.steps_to(level, &summary.groups));
+        let differences = if self.pooled { summary.pooled() } else { Vec::new() };
         if self.json {
             let curves = runs.curves(&summary.groups);
             let steps_to_level = reached.unwrap_or_default();
-            let everything = Everything { summary: &summary, curves, steps_to_level };
+            let everything =
+                Everything { summary: &summary, curves, steps_to_level, pooled: differences };
             return print(&(serde_json::to_string(&everything)? + "\n"));
         }
         let of_level = |(level, reached): (f64, Vec<_>)| format!("\n{}", levels(level, &reached));
-        print(&(markdown(&summary) + &level.zip(reached).map(of_level).unwrap_or_default()))
+        let mut said = markdown(&summary) + &level.zip(reached).map(of_level).unwrap_or_default();
+        if self.pooled {
+            said += &format!("\n{}", pooled(&differences));
+        }
+        print(&said)
     }
 }
