@@ -135,9 +135,9 @@ fn mean(numbers: &[f64]) -> f64 {
 /// A Markdown table of differences: a line for each group, a column for each measure.
 pub fn pooled(found: &[Pooled]) -> String {
     let mut text = String::from(
-        "## Differences with one error for all groups\n\nA number is taken as group + seed + error, \
-         with errors of one spread in all groups. Bold: p below 0.05 by Holm's procedure over the \
-         column.\n\n",
+        "## Differences with one error for all groups\n\nA number is taken as group + seed + \
+         error, with errors of one spread in all groups. Bold: p below 0.05 by Holm's procedure \
+         over the groups.\n\n",
     );
     // Pages are narrow, and measures may have other groups.
     for of in found {

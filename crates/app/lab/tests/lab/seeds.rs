@@ -110,9 +110,9 @@ fn equal_numbers_have_neither_interval_nor_t_test() {
     says(&seeds::markdown(&summary), &["+12.5 no spread exact 0.250, 3 pairs"]);
 }
 
-/// Failures of soybean seeds under five treatments in five fields, with its error of 5.41 on 16
-/// degrees (Snedecor and Cochran, Statistical Methods, randomized blocks): 2.120 sqrt(2 5.41 / 5) is
-/// 3.12. A sixth group of fewer fields would leave the others none, and one of more takes part.
+/// Failures of soybean seeds under five treatments in five fields, with an error of 5.41 on 16
+/// degrees (Snedecor and Cochran, Statistical Methods, randomized blocks): 2.120 sqrt(2 5.41 / 5)
+/// is 3.12. A group of one field is left out, and one of more takes part.
 #[test]
 fn groups_of_few_seeds_share_an_error() {
     let fields = [
@@ -135,8 +135,8 @@ fn groups_of_few_seeds_share_an_error() {
     for (found, less) in of.differences.iter().zip([4.6, 2.6, 4.2, 5.0]) {
         assert!((100.0 * found.value + less).abs() < 1e-9, "{found:?}");
     }
-    // By scipy: 2 stats.t.sf(4.6 / sqrt(2 * 5.41 / 5), 16) and so on; the least of them times 4, the
-    // next times 3.
+    // By scipy: 2 stats.t.sf(4.6 / sqrt(2 * 5.41 / 5), 16) and so on; the least of them times 4,
+    // the next times 3.
     for (found, (p, by_holm)) in of.differences.iter().zip([
         (0.006_501, 0.019_504),
         (0.096_218, 0.096_218),

@@ -19,7 +19,7 @@ use std::path::PathBuf;
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --group no-clipping --group clip-cov
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --level 30    # steps to 30 % mean@8
-  isentrope lab seeds docs/paper/results/countdown-entropy-methods.csv.gz --pooled  # 3 seeds each")]
+  isentrope lab seeds docs/paper/results/countdown-entropy-methods.csv.gz --pooled")]
 pub struct Seeds {
     /// The table, .csv or .csv.gz
     #[arg(value_name = "TABLE")]
