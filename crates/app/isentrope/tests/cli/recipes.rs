@@ -171,7 +171,8 @@ fn recipes_of_the_paper_have_its_settings() {
     }
 }
 
-/// Sizes are the published configurations's. The tokenizer is another.
+/// Sizes are the published configurations's, and prompts are as long as the recipe allows. The
+/// tokenizer is another: a token is a character.
 #[test]
 fn recipes_fit_the_gpu_that_they_are_for() {
     let qwen3 = json!({
@@ -227,12 +228,15 @@ fn recipes_fit_the_gpu_that_they_are_for() {
             let from = root().join("assets/countdown-base").join(file);
             scratch.file(&format!("model/{file}"), fs::read_to_string(from).unwrap());
         }
-        let data = root().join("examples/own-reward/problems.jsonl");
+        let recipe = root().join(format!("recipes/{name}.toml"));
+        let settings: Value = toml::from_str(&fs::read_to_string(&recipe).unwrap()).unwrap();
+        let longest = settings["data"]["max_prompt_tokens"].as_integer().unwrap();
+        let problem = "1 ".repeat(usize::try_from(longest).unwrap() / 2);
+        scratch.lines("data.jsonl", &[json!({"problem": problem, "answer": "1"})]);
         let line = format!(
-            "train {} --dry-run --gpu-memory {gpu} --set model.path=model --set data.files={} \
-             --set eval.bench=[]",
-            root().join(format!("recipes/{name}.toml")).display(),
-            data.display()
+            "train {} --dry-run --gpu-memory {gpu} --set model.path=model \
+             --set data.files=data.jsonl --set eval.bench=[]",
+            recipe.display(),
         );
         let said = stdout_of(isentrope(line).current_dir(scratch.path("")));
         assert!(said.contains(weights), "{said}");
