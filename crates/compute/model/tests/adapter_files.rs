@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const ADAPTERS: [&str; 8] = [
+const ADAPTERS: [&str; 9] = [
     "qwen3-moe-experts",
     "qwen3.5-moe-shared",
     "llama-patterns",
@@ -24,6 +24,7 @@ const ADAPTERS: [&str; 8] = [
     "phi3-all-linear",
     "qwen2-all-linear",
     "qwen2-layers",
+    "qwen2-pissa",
     "qwen3-qv",
 ];
 const CONFIG: &str = "adapter_config.json";
