@@ -1,13 +1,13 @@
 //! Finds the base of an adapter that a command's arguments name.
 
-use anyhow::{Result, bail};
-use isentrope_hub as hub;
+use anyhow::{Context, Result, bail};
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_model::adapter::{AdapterConfig, other_companions};
 use isentrope_model::checkpoint::Fingerprint;
 use std::path::{Path, PathBuf};
 
 use crate::messages;
-use crate::progress::announce_if_slow;
+use crate::progress::{Download, announce_if_slow};
 use crate::run_directory::refuse_as_model;
 
 /// A model, and the adapter beside it.
@@ -16,6 +16,8 @@ pub struct ModelPlace {
     pub model: String,
     /// The adapter's directory, and its configuration.
     pub adapter: Option<(PathBuf, AdapterConfig)>,
+    /// The begin of the error that the model cannot be had, if the adapter names it.
+    named_by: Option<String>,
 }
 
 impl ModelPlace {
@@ -25,17 +27,32 @@ impl ModelPlace {
         adapter.map_or(Ok(()), refuse_as_model)?;
         if !AdapterConfig::is_in(dir) {
             let read = |dir: &Path| AdapterConfig::read(dir).map(|config| (dir.to_owned(), config));
-            let adapter = adapter.map(read).transpose()?;
-            return Ok(Self { model: model.to_owned(), adapter });
+            let adapter = adapter.map(read).transpose().context("--adapter")?;
+            return Ok(Self { model: model.to_owned(), adapter, named_by: None });
         }
         if adapter.is_some() {
             bail!("{model}: is an adapter itself; --adapter goes with its base as MODEL")
         }
         let config = AdapterConfig::read(dir)?;
         let remedy = format!("give its base as MODEL, with --adapter {model}");
-        let model = base_of(dir, &config, &remedy)?;
-        Ok(Self { model, adapter: Some((dir.to_owned(), config)) })
+        let base = base_of(dir, &config, &remedy)?;
+        let named_by = Some(named_by(dir, &remedy));
+        Ok(Self { model: base, adapter: Some((dir.to_owned(), config)), named_by })
     }
+
+    /// The directory of the model's files besides its weights, which are downloaded if need be.
+    pub fn describe(&self, hub: &HubConfig) -> Result<PathBuf> {
+        let found = hub::describe(hub, &self.model, &Download::default());
+        match &self.named_by {
+            Some(named_by) => found.with_context(|| named_by.clone()),
+            None => Ok(found?),
+        }
+    }
+}
+
+/// The begin of the error that the base that an adapter names cannot be had.
+pub fn named_by(adapter: &Path, remedy: &str) -> String {
+    format!("the base that {} names ({remedy})", adapter.display())
 }
 
 /// The directory or hub id of the base that an adapter's configuration names. `remedy` says how the

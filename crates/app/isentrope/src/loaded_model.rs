@@ -136,11 +136,11 @@ fn load(
 ) -> Result<Loaded> {
     isentrope_files::refuse_dangling(Path::new(model))?;
     run_directory::refuse_as_model(Path::new(model))?;
-    let ModelPlace { model, adapter } = ModelPlace::find(model, adapter)?;
-    let model = model.as_str();
+    let place = ModelPlace::find(model, adapter)?;
     let hub = HubConfig::from_env()?;
     // The size is checked before the weights are fetched.
-    let dir = hub::describe(&hub, model, &Download::default())?;
+    let dir = place.describe(&hub)?;
+    let ModelPlace { model, adapter, .. } = place;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
     let mut layout = Layout::new(&config);
@@ -159,7 +159,7 @@ fn load(
     }
     let products = device.products(&layout, &config, 0);
     products.iter().for_each(|products| messages::say(&products.to_string()));
-    hub::complete(&hub, model, &dir, &Download::default())?;
+    hub::complete(&hub, &model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;

@@ -54,4 +54,12 @@ impl Error {
     pub fn unsupported(path: &Path, what: impl Into<String>) -> Self {
         Self::Unsupported { path: path.to_owned(), what: what.into() }
     }
+
+    /// The error with what to do about it, if it is about the contents of a file.
+    pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
+        if let Self::Invalid { what, .. } | Self::Unsupported { what, .. } = &mut self {
+            *what = format!("{what}: {remedy}");
+        }
+        self
+    }
 }

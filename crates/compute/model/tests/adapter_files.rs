@@ -214,38 +214,55 @@ fn peft_loads_what_is_written() {
 #[test]
 fn configurations_that_are_no_plain_lora_are_refused_by_key() {
     let too_many = vec!["q_proj"; (1 << 16) + 1];
+    let merge = "merge it into its base in peft (merge_and_unload, save_pretrained) and give that \
+                 model";
+    let only_plain =
+        |what| format!("{what}; only plain LoRA of linear layers is supported: {merge}");
+    let such = |what: &str| format!("{what}: make the adapter again with such a number");
     for (edits, what) in [
-        (json!({"peft_type": "IA3"}), "peft_type is \"IA3\"; LORA is supported"),
-        (json!({"peft_type": null}), "peft_type is missing"),
-        (json!({"task_type": "SEQ_CLS"}), "task_type is \"SEQ_CLS\"; CAUSAL_LM is supported"),
-        (json!({"bias": "all"}), "bias is \"all\"; none is supported"),
         (
-            json!({"modules_to_save": ["lm_head"]}),
-            "modules_to_save is [\"lm_head\"]; only plain LoRA of linear layers is supported",
+            json!({"peft_type": "IA3"}),
+            "peft_type is \"IA3\"; LORA is supported: make the adapter again with LoraConfig",
         ),
+        (json!({"peft_type": null}), "peft_type is missing: add \"LORA\" if the adapter is that"),
         (
-            json!({"use_dora": true}),
-            "use_dora is true; only plain LoRA of linear layers is supported",
+            json!({"task_type": "SEQ_CLS"}),
+            "task_type is \"SEQ_CLS\"; CAUSAL_LM is supported: make the adapter again for a \
+             causal language model",
         ),
+        (json!({"bias": "all"}), &format!("bias is \"all\"; none is supported: {merge}")),
+        (json!({"modules_to_save": ["lm_head"]}), &only_plain("modules_to_save is [\"lm_head\"]")),
+        (json!({"use_dora": true}), &only_plain("use_dora is true")),
         (
             json!({"a_method_of_tomorrow": {"x": 1}}),
-            "a_method_of_tomorrow is {\"x\":1}; only plain LoRA of linear layers is supported",
+            &only_plain("a_method_of_tomorrow is {\"x\":1}"),
         ),
         (
             json!({"init_lora_weights": "pissa_niter_4"}),
             "init_lora_weights is \"pissa_niter_4\", which changes the base's weights; save the \
              adapter as plain LoRA (save_pretrained with path_initial_model_for_weight_conversion)",
         ),
-        (json!({"r": 0}), "the rank 0 is not from 1 to 4096"),
+        (json!({"r": 0}), &such("r is 0, not from 1 to 4096")),
         (json!({"r": 2.5}), "r is 2.5, not a whole number from 0 to 18446744073709551615"),
-        (json!({"rank_pattern": {"q_proj": 0}}), "the rank 0 is not from 1 to 4096"),
+        (
+            json!({"rank_pattern": {"q_proj": 0}}),
+            &such("rank_pattern of \"q_proj\" is 0, not from 1 to 4096"),
+        ),
         (json!({"rank_pattern": {"q_proj": "x"}}), "rank_pattern has \"x\", not a number"),
         (json!({"rank_pattern": 4}), "rank_pattern is not an object of at most 256 entries"),
         (
             json!({"lora_alpha": 1e300}),
-            &format!("the alpha 1{} is not from 0 to 1000000", "0".repeat(300)),
+            &such(&format!("lora_alpha is 1{}, not from 0 to 1000000", "0".repeat(300))),
         ),
-        (json!({"target_modules": null}), "target_modules is missing"),
+        (
+            json!({"alpha_pattern": {"v_proj": -1}}),
+            &such("alpha_pattern of \"v_proj\" is -1, not from 0 to 1000000"),
+        ),
+        (
+            json!({"target_modules": null}),
+            "target_modules is missing: name the modules that adapter_model.safetensors has A and \
+             B of",
+        ),
         (json!({"target_modules": too_many}), "target_modules has 65537 entries, above 65536"),
         (json!({"layers_to_transform": [-1]}), "layers_to_transform is [-1], not layers' numbers"),
         (
@@ -319,7 +336,10 @@ fn targets_outside_the_linear_layers_are_refused_with_those_that_there_are() {
         let config = AdapterConfig::new(rank, 8.0, false, targets);
         config.layout(&layout).unwrap_err().to_string()
     };
-    assert_eq!(refusal(0, &["q_proj"]), "the rank 0 is not from 1 to 4096");
+    assert_eq!(
+        refusal(0, &["q_proj"]),
+        "r is 0, not from 1 to 4096: make the adapter again with such a number"
+    );
     // A name that peft would pass over.
     assert_eq!(
         refusal(4, &["q_proj", "v_prj"]),
@@ -329,6 +349,24 @@ fn targets_outside_the_linear_layers_are_refused_with_those_that_there_are() {
         refusal(4, &["lm_head"]),
         format!("the targets have lm_head, which is no linear layer of a block; {there_are}")
     );
+}
+
+#[test]
+fn a_directory_without_an_adapter_is_refused_with_what_it_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    fs::write(dir.join("file"), "").unwrap();
+    let remedy = "name the directory of an adapter, such as a checkpoint of a run with [lora] or \
+                  what peft's save_pretrained wrote";
+    for (path, what) in [
+        (dir.join("absent"), "there is no such directory"),
+        (dir.join("file"), "is a file"),
+        (dir.to_owned(), "has no adapter_config.json"),
+        (oracle("qwen3"), "is a whole model, and no adapter"),
+    ] {
+        let refused = AdapterConfig::read(&path).unwrap_err().to_string();
+        assert_eq!(refused, format!("{}: {what}: {remedy}", path.display()));
+    }
 }
 
 /// Rewrites the file of A and B: `change` gets each tensor's name, shape and values.
@@ -358,29 +396,33 @@ fn rewrite(dir: &Path, change: impl Fn(&mut BTreeMap<String, (Vec<usize>, Vec<f3
 fn damaged_weights_are_refused_with_file_and_tensor() {
     type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
     type Damage = fn(&mut Tensors);
-    let damages: [(Damage, &str, String); 5] = [
+    let of_another = |what: &str| {
+        let remedy =
+            "give the model that the adapter was trained beside, or save the adapter again";
+        format!("{what}: {remedy}")
+    };
+    let damages: [(Damage, String); 5] = [
         (
             |all| drop(all.remove(Q_OF_LAYER_0)),
-            "",
-            format!("no file holds the tensor {Q_OF_LAYER_0}"),
+            of_another(&format!("holds no tensor {Q_OF_LAYER_0}")),
         ),
         (
             |all| all.get_mut(Q_OF_LAYER_0).unwrap().0 = vec![32, 2],
-            WEIGHTS,
-            format!("tensor {Q_OF_LAYER_0} has shape [32, 2], not [2, 32]"),
+            of_another(&format!("tensor {Q_OF_LAYER_0} has shape [32, 2], not [2, 32]")),
         ),
         (
             |all| all.get_mut(Q_OF_LAYER_0).unwrap().1[3] = f32::NAN,
-            WEIGHTS,
-            format!("tensor {Q_OF_LAYER_0} is NaN at index 3"),
+            format!(
+                "tensor {Q_OF_LAYER_0} is NaN at index 3: its training has diverged, or the file \
+                 is damaged; take an earlier checkpoint, or copy the file again"
+            ),
         ),
         (
             |all| drop(all.insert("base_model.model.lm_head.weight".into(), (vec![1], vec![1.0]))),
-            WEIGHTS,
-            format!(
+            of_another(&format!(
                 "tensor base_model.model.lm_head.weight is no A or B of the modules that {CONFIG} \
                  names"
-            ),
+            )),
         ),
         (
             |all| {
@@ -388,16 +430,14 @@ fn damaged_weights_are_refused_with_file_and_tensor() {
                 shape[0] = 1;
                 values.truncate(32);
             },
-            WEIGHTS,
-            format!("tensor {Q_OF_LAYER_0} has shape [1, 32], not [2, 32]"),
+            of_another(&format!("tensor {Q_OF_LAYER_0} has shape [1, 32], not [2, 32]")),
         ),
     ];
-    for (damage, file, what) in damages {
+    for (damage, what) in damages {
         let (dir, base) = copy_of("qwen3-qv");
         rewrite(dir.path(), damage);
-        let path = if file.is_empty() { dir.path().to_owned() } else { dir.path().join(file) };
         let refused = load(dir.path(), &base).err().unwrap().to_string();
-        assert_eq!(refused, format!("{}: {what}", path.display()));
+        assert_eq!(refused, format!("{}: {what}", dir.path().join(WEIGHTS).display()));
         let out = dir.path().join("merged");
         let refused = merge(dir.path(), &base, &out, None, u64::MAX).unwrap_err().to_string();
         assert!(refused.ends_with(&what) && !out.exists(), "{refused}");
@@ -460,6 +500,32 @@ fn another_base_is_refused_by_name() {
     fs::remove_file(dir.path().join("base_fingerprint.json")).unwrap();
     let refused = load(dir.path(), &oracle("llama-mqa")).err().unwrap().to_string();
     assert!(refused.contains(Q_OF_LAYER_0) && refused.contains("has shape"), "{refused}");
+}
+
+#[test]
+fn an_adapter_names_its_base_by_a_whole_path_or_by_id_and_revision() {
+    let scratch = tempfile::tempdir().unwrap();
+    let with_sign = scratch.path().join("base@2");
+    fs::create_dir(&with_sign).unwrap();
+    let with_sign = with_sign.to_str().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let (dir, base) = (adapter("qwen3-qv"), base_of(&adapter("qwen3-qv")));
+    let mut config = AdapterConfig::read(&dir).unwrap();
+    let model = load(&dir, &base).unwrap();
+    for (given, path, revision) in [
+        ("org/name@v1.0", "org/name", Some("v1.0")),
+        ("org/name@refs/pr/3", "org/name", Some("refs/pr/3")),
+        ("org/name", "org/name", None),
+        ("tests/fixtures", here.to_str().unwrap(), None),
+        (with_sign, with_sign, None),
+    ] {
+        let named = BaseModel::new(given, Fingerprint::of(&base).unwrap()).unwrap();
+        assert_eq!((&*named.path, named.revision.as_deref()), (path, revision));
+        config.base = Some(named);
+        let files = options(WeightDtype::F32, None);
+        write_adapter_files(scratch.path(), &model, &config, files).unwrap();
+        assert_eq!(AdapterConfig::read(scratch.path()).unwrap().base, config.base);
+    }
 }
 
 #[test]

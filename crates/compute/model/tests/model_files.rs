@@ -174,7 +174,7 @@ fn directories_whose_files_disagree_are_refused_in_one_sentence() {
             "llama-mha",
             |dir| edit_config(dir, "num_hidden_layers", json!(3)),
             "",
-            "no file holds the tensor model.layers.2",
+            "holds no tensor model.layers.2",
         ),
         // Found before memory is asked for.
         (

@@ -1,6 +1,6 @@
 //! `isentrope merge`: an adapter and its base as one checkpoint.
 
-use crate::adapters::{base_of, fingerprint, warn_of_companions};
+use crate::adapters::{base_of, fingerprint, named_by, warn_of_companions};
 use crate::messages;
 use crate::progress::Download;
 use crate::run_directory::refuse_as_model;
@@ -76,12 +76,13 @@ impl Merge {
             bail!("{}: is a whole model, and no adapter: nothing to merge", self.adapter.display());
         }
         let config = AdapterConfig::read(&self.adapter)?;
-        let base = match &self.base {
-            Some(base) => base.clone(),
-            None => base_of(&self.adapter, &config, "give it with --base")?,
+        let remedy = "give it with --base";
+        let (base, from) = match &self.base {
+            Some(base) => (base.clone(), "--base".to_owned()),
+            None => (base_of(&self.adapter, &config, remedy)?, named_by(&self.adapter, remedy)),
         };
-        let base = hub::resolve(&HubConfig::from_env()?, &base, &Download::default())
-            .with_context(|| format!("the base of {}", self.adapter.display()))?;
+        let hub = HubConfig::from_env()?;
+        let base = hub::resolve(&hub, &base, &Download::default()).context(from)?;
         config.check_base(&base, fingerprint)?;
         let started = Instant::now();
         let dtype = self.dtype.map(WeightDtype::from);

@@ -46,10 +46,12 @@ impl Place {
             fs::create_dir(scratch.path(name)).unwrap();
             scratch.file(&format!("{name}/metrics.jsonl"), format!("{}\n{second}\n", step(1)));
         }
-        scratch.copy(Path::new(&token_model("adapters/qwen3-qv")), "homeless");
-        let config = scratch.path("homeless/adapter_config.json");
-        let homeless = fs::read_to_string(&config).unwrap().replace("../../qwen3", "/no/such/base");
-        fs::write(config, homeless).unwrap();
+        for (name, base) in [("homeless", "/no/such/base"), ("lodger", "models/base")] {
+            scratch.copy(Path::new(&token_model("adapters/qwen3-qv")), name);
+            let config = scratch.path(&format!("{name}/adapter_config.json"));
+            let edited = fs::read_to_string(&config).unwrap().replace("../../qwen3", base);
+            fs::write(config, edited).unwrap();
+        }
         #[cfg(unix)]
         {
             use std::os::unix::fs::symlink;

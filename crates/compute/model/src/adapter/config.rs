@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf, absolute};
 
@@ -60,6 +61,10 @@ const WITHOUT_EFFECT: [&str; 13] = [
     "qalora_group_size",
     "runtime_config",
 ];
+
+/// The remedy for an adapter that is more than A and B of linear layers.
+const MERGE_FIRST: &str =
+    "merge it into its base in peft (merge_and_unload, save_pretrained) and give that model";
 
 /// First values of A and B that leave the base's weights as they are. The others (PiSSA, OLoRA,
 /// CorDA, LoftQ, LoRA-GA) make a base of their own.
@@ -153,15 +158,20 @@ impl AdapterConfig {
     /// Reads `dir/adapter_config.json`, and the base's fingerprint beside it.
     ///
     /// # Errors
-    /// [`Error::File`] when there is no such file, [`Error::Invalid`] when it is malformed, and
-    /// [`Error::Unsupported`] when it asks for more than LoRA of linear layers; each names the key.
+    /// [`Error::Invalid`] when there is no such file or it is malformed, [`Error::File`] when it
+    /// cannot be read, and [`Error::Unsupported`] when it asks for more than LoRA of linear layers;
+    /// each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(ADAPTER_CONFIG);
+        if !path.exists() {
+            return Err(no_adapter(dir));
+        }
         let json = json_file::read_object(&path)?;
         let fields = Fields { path: &path, object: &json, prefix: "" };
         refuse(fields)?;
         let Some(targets) = read_targets(fields, "target_modules")? else {
-            return Err(fields.invalid("target_modules", "is missing"));
+            let what = "is missing: name the modules that adapter_model.safetensors has A and B of";
+            return Err(fields.invalid("target_modules", what));
         };
         let base = BaseModel {
             path: fields.text("base_model_name_or_path")?.unwrap_or_default().to_owned(),
@@ -286,14 +296,12 @@ impl AdapterConfig {
 
     /// Checks the numbers.
     fn check(&self) -> Result<()> {
-        let mut ranks = self.rank_pattern.iter().map(|(_, rank)| *rank).chain([self.rank]);
-        if let Some(rank) = ranks.find(|rank| !RANKS.contains(rank)) {
-            return Err(self.wrong(format!("the rank {rank} is not from 1 to {}", RANKS.end())));
+        if let Some(rank) = out_of(&RANKS, ["r", "rank_pattern"], self.rank, &self.rank_pattern) {
+            return Err(self.wrong(rank));
         }
-        let mut alphas = self.alpha_pattern.iter().map(|(_, alpha)| *alpha).chain([self.alpha]);
-        if let Some(alpha) = alphas.find(|alpha| !ALPHAS.contains(alpha)) {
-            let what = format!("the alpha {alpha} is not from 0 to {}", ALPHAS.end());
-            return Err(self.wrong(what));
+        let keys = ["lora_alpha", "alpha_pattern"];
+        if let Some(alpha) = out_of(&ALPHAS, keys, self.alpha, &self.alpha_pattern) {
+            return Err(self.wrong(alpha));
         }
         if self.layers.is_none() && !self.layer_patterns.is_empty() {
             let what = "layers_pattern needs layers_to_transform beside it, as in peft";
@@ -349,6 +357,42 @@ impl AdapterConfig {
     }
 }
 
+/// The first number that is not within `bounds`, of `[key, key of patterns]`, and what to do.
+fn out_of<T: PartialOrd + Display>(
+    bounds: &RangeInclusive<T>,
+    [key, patterns]: [&str; 2],
+    number: T,
+    by_pattern: &[(String, T)],
+) -> Option<String> {
+    let of_patterns = by_pattern.iter().map(|(pattern, number)| (Some(pattern), number));
+    let mut numbers = of_patterns.chain([(None, &number)]);
+    let (pattern, number) = numbers.find(|(_, number)| !bounds.contains(number))?;
+    let key = match pattern {
+        Some(pattern) => format!("{patterns} of {}", json_file::quoted(pattern)),
+        None => key.to_owned(),
+    };
+    let (first, last) = (bounds.start(), bounds.end());
+    Some(format!(
+        "{key} is {number}, not from {first} to {last}: make the adapter again with such a number"
+    ))
+}
+
+/// The error that a directory holds no adapter.
+fn no_adapter(dir: &Path) -> Error {
+    let what = if dir.is_file() {
+        "is a file"
+    } else if !dir.exists() {
+        "there is no such directory"
+    } else if dir.join("config.json").exists() {
+        "is a whole model, and no adapter"
+    } else {
+        "has no adapter_config.json"
+    };
+    let remedy = "name the directory of an adapter, such as a checkpoint of a run with [lora] or \
+                  what peft's save_pretrained wrote";
+    Error::invalid(dir, format!("{what}: {remedy}"))
+}
+
 /// The modules that a target may name.
 fn there_are(modules: &[&str]) -> String {
     let mut names: Vec<&str> = Vec::new();
@@ -369,14 +413,18 @@ fn number(value: f64) -> Value {
 
 /// Refuses everything besides LoRA.
 fn refuse(fields: Fields) -> Result<()> {
-    for (key, only) in [("peft_type", "LORA"), ("task_type", "CAUSAL_LM"), ("bias", "none")] {
+    for (key, only, remedy) in [
+        ("peft_type", "LORA", "make the adapter again with LoraConfig"),
+        ("task_type", "CAUSAL_LM", "make the adapter again for a causal language model"),
+        ("bias", "none", MERGE_FIRST),
+    ] {
         if let Some(value) = fields.text(key)?.filter(|value| *value != only) {
-            let value = json_file::quoted(value);
-            return Err(fields.unsupported(key, format!("is {value}; {only} is supported")));
+            let what = format!("is {}; {only} is supported: {remedy}", json_file::quoted(value));
+            return Err(fields.unsupported(key, what));
         }
     }
     if fields.get("peft_type").is_none() {
-        return Err(fields.invalid("peft_type", "is missing"));
+        return Err(fields.invalid("peft_type", "is missing: add \"LORA\" if the adapter is that"));
     }
     if let Some(value) = fields.get("init_lora_weights") {
         let is_plain = value.is_boolean()
@@ -396,8 +444,10 @@ fn refuse(fields: Fields) -> Result<()> {
         let known = READ.contains(&key.as_str()) || WITHOUT_EFFECT.contains(&key.as_str());
         if !known && !is_neutral(value) {
             let key = json_file::quoted(key);
-            let what =
-                format!("is {}; only plain LoRA of linear layers is supported", shown(value));
+            let what = format!(
+                "is {}; only plain LoRA of linear layers is supported: {MERGE_FIRST}",
+                shown(value)
+            );
             return Err(fields.unsupported(key.trim_matches('"'), what));
         }
     }

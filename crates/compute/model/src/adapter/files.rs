@@ -18,6 +18,12 @@ use std::sync::Arc;
 
 /// The file of A and B.
 const WEIGHTS: &str = "adapter_model.safetensors";
+/// The remedy for weights that do not fit the configuration and the model.
+const OF_ANOTHER: &str =
+    "give the model that the adapter was trained beside, or save the adapter again";
+/// The remedy for weights that are not finite.
+pub(super) const DIVERGED: &str = "its training has diverged, or the file is damaged; take an \
+                                   earlier checkpoint, or copy the file again";
 /// The beginning of the name of each tensor.
 pub(super) const PREFIX: &str = "base_model.model.";
 
@@ -84,7 +90,8 @@ pub(super) fn open(
 ) -> Result<(AdapterLayout, Checkpoint)> {
     let layout = config.layout(model)?;
     let checkpoint = Checkpoint::open_file(dir, WEIGHTS)?;
-    Parameters::expect(&layout.parameters, &checkpoint, PREFIX)?;
+    Parameters::expect(&layout.parameters, &checkpoint, PREFIX)
+        .map_err(|error| error.with_remedy(OF_ANOTHER))?;
     let names = layout.parameters.tensors().map(|(_, _, of)| format!("{PREFIX}{}", of.name));
     let names: Vec<String> = names.collect();
     match checkpoint.unused(names.iter().map(String::as_str)).first() {
@@ -92,7 +99,8 @@ pub(super) fn open(
         Some(other) => Err(Error::unsupported(
             &dir.join(WEIGHTS),
             format!("tensor {other} is no A or B of the modules that {ADAPTER_CONFIG} names"),
-        )),
+        )
+        .with_remedy(OF_ANOTHER)),
     }
 }
 
@@ -105,6 +113,7 @@ impl AdapterConfig {
     pub fn check_weights(&self, dir: &Path, model: &Layout) -> Result<()> {
         let (layout, weights) = open(dir, self, model)?;
         Parameters::check(&layout.parameters, &weights, PREFIX)
+            .map_err(|error| error.with_remedy(DIVERGED))
     }
 
     /// Checks that a model directory is the base that this adapter is for, as far as that is known
@@ -177,7 +186,10 @@ impl Model {
     ) -> Result<Self> {
         let backend = self.backend.clone();
         let mut adapter = Adapter::zeros(&*backend, &layout, role)?;
-        adapter.weights.fill(&*backend, &layout.parameters, weights, PREFIX)?;
+        adapter
+            .weights
+            .fill(&*backend, &layout.parameters, weights, PREFIX)
+            .map_err(|error| error.with_remedy(DIVERGED))?;
         Ok(self.adapted(layout, adapter))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::AdapterConfig;
 use super::Rank;
-use super::files::{PREFIX, open};
+use super::files::{DIVERGED, PREFIX, open};
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use crate::config::ModelConfig;
@@ -47,6 +47,7 @@ pub fn merge(
                 if let (Some((module, rank)), [outputs, inputs]) = (rank, &shape[..]) {
                     let read = |part: &str, shape: [usize; 2]| {
                         ab.read_f32(&format!("{PREFIX}{module}.lora_{part}.weight"), &shape)
+                            .map_err(|error| error.with_remedy(DIVERGED))
                     };
                     let a = read("A", [rank.rank, *inputs])?;
                     let b = read("B", [*outputs, rank.rank])?;

@@ -285,7 +285,8 @@ impl Checkpoint {
 
     fn find(&self, name: &str, expected_shape: &[usize]) -> Result<&Location> {
         let Some(tensor) = self.tensors.get(name) else {
-            return Err(Error::invalid(&self.dir, format!("no file holds the tensor {name}")));
+            let path = if let [only] = &self.shards[..] { &only.path } else { &self.dir };
+            return Err(Error::invalid(path, format!("holds no tensor {name}")));
         };
         if tensor.shape != expected_shape {
             let what =
