@@ -1,6 +1,7 @@
 //! Advantages of responses from their rewards.
 
-use crate::ObjectiveSettings;
+use crate::catalogue::{About, FREE, Kind};
+use crate::{ObjectiveSettings, qae};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,6 +87,91 @@ impl Estimator {
         Self::Prime,
         Self::Distill,
     ];
+
+    /// The estimator as the catalogue lists it.
+    pub(crate) fn about(self) -> About {
+        let about = |name, equation, source, setting| About {
+            name,
+            kind: Kind::Advantage,
+            equation,
+            source,
+            setting,
+            cost: FREE,
+        };
+        match self {
+            Self::Grpo => about(
+                "GRPO",
+                "A = (r - mean r) / (std r + 1e-6) over the responses to a prompt",
+                "arXiv:2402.03300",
+                "objective.advantage = \"grpo\"",
+            ),
+            Self::DrGrpo => about(
+                "Dr. GRPO",
+                "A = r - mean r over the responses to a prompt",
+                "arXiv:2503.20783",
+                "objective.advantage = \"dr-grpo\"",
+            ),
+            Self::Rloo => about(
+                "RLOO",
+                "A = r - mean r over the other responses to the prompt",
+                "arXiv:2402.14740",
+                "objective.advantage = \"rloo\"",
+            ),
+            Self::ReinforcePlusPlus => about(
+                "REINFORCE++",
+                "A = (r - mean r) / std r over the tokens of all responses",
+                "arXiv:2501.03262",
+                "objective.advantage = \"reinforce++\"",
+            ),
+            Self::ReinforcePlusPlusBaseline => about(
+                "REINFORCE++ with baseline",
+                "A = (d - mean d) / std d over the tokens of all responses, d = r - mean r over \
+                 the responses to a prompt",
+                "arXiv:2501.03262",
+                "objective.advantage = \"reinforce++-baseline\"",
+            ),
+            Self::Remax => About {
+                cost: "one more response per prompt",
+                ..about(
+                    "ReMax",
+                    "A = r - r of the prompt's greedily decoded response",
+                    "arXiv:2310.10505",
+                    "objective.advantage = \"remax\"",
+                )
+            },
+            Self::Opo => about(
+                "OPO",
+                "A = r - sum of length r / sum of length, over the responses to a prompt",
+                "arXiv:2505.23585",
+                "objective.advantage = \"opo\"",
+            ),
+            Self::MaxRl => about(
+                "MaxRL",
+                "A = (r - mean r) / (mean r + 1e-6) over the responses to a prompt, 0 where mean r \
+                 <= 0",
+                "arXiv:2602.02710; github.com/NovaSky-AI/SkyRL",
+                "objective.advantage = \"maxrl\"",
+            ),
+            Self::Qae => qae::ABOUT,
+            Self::Prime => About {
+                cost: "20 bytes per weight, three more forward passes and one backward pass",
+                ..about(
+                    "PRIME",
+                    "A = (G - mean G) / std G over all tokens, G = outcome_weight O + \
+                     process_weight (q_t + ... + q_T); O of r as by RLOO, q of beta (log pi_phi - \
+                     log pi_ref) likewise; pi_phi learns from right and wrong responses",
+                    "arXiv:2502.01456; docs/concepts/entropy.md",
+                    "objective.advantage = \"prime\"",
+                )
+            },
+            Self::Distill => about(
+                "Distillation alone",
+                "A = 0, to which the teacher of objective.distillation adds",
+                "arXiv:2306.13649",
+                "objective.advantage = \"distill\"",
+            ),
+        }
+    }
 
     /// The baseline that this estimator needs.
     pub fn baseline(self) -> Baseline {

@@ -1,7 +1,7 @@
 //! The parts of the objective, as `isentrope objectives` and docs/reference/objectives.md list
 //! them.
 
-use crate::{Loss, Methods, qae};
+use crate::{Estimator, Loss, Methods};
 use std::fmt;
 
 /// A part of the objective.
@@ -12,7 +12,7 @@ pub struct About {
     /// Its effect.
     pub kind: Kind,
     /// Its formula. rho = pi / pi_old; clip(rho) is within 1 - clip_low and 1 + clip_high; A is the
-    /// advantage, H the entropy of the policy in the token's place.
+    /// advantage, r the reward, H the entropy of the policy in the token's place.
     pub equation: &'static str,
     /// Where the formula stands: an arXiv number, with the place in the paper or its code where it
     /// is known.
@@ -137,8 +137,9 @@ const OTHERS: [About; 9] = [
     },
 ];
 
-/// Every loss, method, term and controller: losses first.
+/// Every loss, advantage, method, term and controller, in this order.
 pub fn catalogue() -> Vec<About> {
-    let losses = Loss::ALL.map(Loss::about);
-    losses.into_iter().chain([qae::ABOUT]).chain(Methods::abouts()).chain(OTHERS).collect()
+    let losses = Loss::ALL.map(Loss::about).into_iter();
+    let advantages = Estimator::ALL.map(Estimator::about);
+    losses.chain(advantages).chain(Methods::abouts()).chain(OTHERS).collect()
 }

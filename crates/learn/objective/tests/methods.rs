@@ -3,8 +3,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Entropic, FlexibleClip, KlEstimator, Loss, Methods, ObjectiveSettings, ReferenceKl, RunState,
-    Statistics, catalogue, objective,
+    Entropic, Estimator, FlexibleClip, KlEstimator, Loss, Methods, ObjectiveSettings, ReferenceKl,
+    RunState, Statistics, catalogue, objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -383,10 +383,14 @@ fn archer_weighs_the_kl_term_of_tokens_of_high_entropy() {
 }
 
 #[test]
-fn the_catalogue_has_every_loss_and_method_under_its_setting() {
+fn the_catalogue_has_every_loss_advantage_and_method_under_its_setting() {
     let settings: Vec<&str> = catalogue().iter().map(|about| about.setting).collect();
     for loss in Loss::ALL {
         let setting = format!("objective.loss = {}", json!(loss));
+        assert!(settings.contains(&&*setting), "{setting}");
+    }
+    for estimator in Estimator::ALL {
+        let setting = format!("objective.advantage = {}", json!(estimator));
         assert!(settings.contains(&&*setting), "{setting}");
     }
     for (key, _) in published() {

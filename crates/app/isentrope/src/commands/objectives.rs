@@ -7,10 +7,11 @@ use clap::Args;
 use isentrope_objective::{About, catalogue};
 use std::fmt::Write;
 
-/// List the losses and entropy methods: formula, source, setting, cost
+/// List the losses, advantages and entropy methods: formula, source, setting, cost
 ///
 /// rho = pi / pi_old is a token's probability ratio, clip(rho) the ratio within 1 - clip_low and
-/// 1 + clip_high, A its advantage, H the entropy of the policy in its place, and sg holds constant.
+/// 1 + clip_high, A its advantage, r its response's reward, H the entropy of the policy in its
+/// place, and sg holds constant.
 /// docs/reference/objectives.md has the same table; docs/reference/recipe.md has every setting.
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -55,8 +55,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Controllers of another part's strength give tokens no coefficients of their own; the KL to
-    /// the reference and a teacher need another pass.
-    const WITHOUT: [&str; 5] = [
+    /// the reference, PRIME and teachers need other models. The other advantages differ from
+    /// GRPO's by their baseline and scale, which no paper proposes for entropy.
+    const WITHOUT: [&str; 13] = [
+        "objective.advantage = \"distill\"",
+        "objective.advantage = \"dr-grpo\"",
+        "objective.advantage = \"opo\"",
+        "objective.advantage = \"prime\"",
+        "objective.advantage = \"reinforce++\"",
+        "objective.advantage = \"reinforce++-baseline\"",
+        "objective.advantage = \"remax\"",
+        "objective.advantage = \"rloo\"",
         "objective.covariance.target_entropy",
         "objective.distillation.self_teacher",
         "objective.distillation.teacher",
