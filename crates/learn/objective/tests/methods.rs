@@ -36,7 +36,7 @@ struct Expected {
 }
 
 /// Every method with published settings. `entropy_advantage` has no defaults.
-fn published() -> Vec<(String, Value)> {
+pub fn published() -> Vec<(String, Value)> {
     let all = serde_json::to_value(ObjectiveSettings::default()).unwrap();
     let keys = all["methods"].as_object().unwrap().keys().cloned();
     let settings = |key: &str| match key {
@@ -46,7 +46,7 @@ fn published() -> Vec<(String, Value)> {
     keys.map(|key| (key.clone(), settings(&key))).collect()
 }
 
-fn with(loss: Loss, methods: &[(String, Value)]) -> ObjectiveSettings {
+pub fn with(loss: Loss, methods: &[(String, Value)]) -> ObjectiveSettings {
     let methods: serde_json::Map<String, Value> = methods.iter().cloned().collect();
     let settings: ObjectiveSettings =
         serde_json::from_value(json!({ "loss": loss, "methods": methods })).unwrap();

@@ -1,10 +1,10 @@
 //! Single terms of the loss, and inputs at the edges.
 
 use crate::common::{Arrays, arrays};
+use crate::methods::{published, with};
 use isentrope_objective::{
-    Aggregation, Archer, Bapo, ClipB, ClipV, Covariance, Entropic, EntropyAdvantage, EntropyBonus,
-    Erc, FlexibleClip, KlEstimator, Loss, Method, Methods, ObjectiveSettings, ReferenceKl, RepoR,
-    Statistics, SteerWeights, WReinforce, objective,
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, Methods, ObjectiveSettings,
+    ReferenceKl, Statistics, objective,
 };
 use proptest::prelude::*;
 
@@ -70,24 +70,9 @@ fn covariance(method: Method, fraction: Option<f64>, high: f64) -> Covariance {
     Covariance { method, fraction, low: -high, high, ..Default::default() }
 }
 
-fn every_method() -> Methods {
-    Methods {
-        w_reinforce: Some(WReinforce::default()),
-        repo_r: Some(RepoR::default()),
-        entropy_advantage: Some(EntropyAdvantage { alpha: 0.4, kappa: 2.0 }),
-        steer: Some(SteerWeights::default()),
-        erc: Some(Erc::default()),
-        clip_b: Some(ClipB::default()),
-        clip_v: Some(ClipV::default()),
-        flexible_clip: Some(FlexibleClip::default()),
-        bapo: Some(Bapo::default()),
-        archer: Some(Archer::default()),
-        entropic: Some(Entropic::default()),
-    }
-}
-
 /// Every combination of loss, aggregation and covariance method.
 fn all_settings() -> Vec<ObjectiveSettings> {
+    let every = with(Loss::Clip, &published()).methods;
     let mut all = Vec::new();
     for loss in Loss::ALL {
         for aggregation in Aggregation::ALL {
@@ -101,7 +86,7 @@ fn all_settings() -> Vec<ObjectiveSettings> {
                     reference_kl: ReferenceKl { coefficient: 0.1, estimator: KlEstimator::K3 },
                     entropy_mask_fraction: Some(0.5),
                     methods: if method == Method::KlCov {
-                        every_method()
+                        every.clone()
                     } else {
                         Methods::default()
                     },

@@ -151,3 +151,6 @@ impl Methods {
         idle.map(|(key, why)| format!("objective.methods.{key} {why}.")).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
