@@ -1,15 +1,17 @@
 //! Notices when a covariance setting or a method does nothing for steps on end.
 
-use crate::{Covariance, Method, Methods, Statistics};
+use crate::{Covariance, Method, ObjectiveSettings, Statistics, entropy_mask};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::mem::take;
 
 /// Rollout steps in a row without effect before an alarm.
 const PATIENCE: u32 = 5;
 
-/// Watches whether the covariance method has an effect. Part of a run's saved state, so that a
-/// resumed run gives the same alarms.
+/// Watches whether the covariance method, the entropy mask and the other methods have an effect.
+/// Part of a run's saved state, so that a resumed run gives the same alarms; fields that older
+/// programs saved are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Alarms {
     /// Rollout steps in a row in which no update changed the gradient.
     idle_steps: u32,
@@ -19,34 +21,74 @@ pub struct Alarms {
     moved: bool,
     /// The largest covariance in those steps, nats.
     largest: Option<f64>,
-    /// Rollout steps in a row in which no method changed the gradient.
+    /// Rollout steps in a row without effect of each method that is on, by its setting.
     #[serde(default)]
-    idle_methods_steps: u32,
+    idle_methods: BTreeMap<String, u32>,
+}
+
+/// A method that is on, as the alarm sees it.
+struct Watched {
+    setting: String,
+    /// The metric that says which share of the tokens it touched.
+    metric: &'static str,
+    is_idle_on_policy: bool,
+    /// Whether `method/gradient_share` is about it.
+    is_in_gradient_share: bool,
+}
+
+impl Watched {
+    fn all(settings: &ObjectiveSettings) -> Vec<Self> {
+        let mask = settings.entropy_mask_fraction.map(|_| Self {
+            setting: "objective.entropy_mask_fraction".into(),
+            metric: entropy_mask::METRIC,
+            is_idle_on_policy: false,
+            is_in_gradient_share: false,
+        });
+        let methods = settings.methods.active().into_iter().map(|active| Self {
+            setting: format!("objective.methods.{}", active.key),
+            metric: active.metric,
+            is_idle_on_policy: active.is_idle_on_policy,
+            is_in_gradient_share: true,
+        });
+        mask.into_iter().chain(methods).collect()
+    }
+
+    /// Whether it touched a token.
+    fn touches(&self, update: &Statistics) -> bool {
+        update.methods.iter().any(|(metric, share)| *metric == self.metric && *share > 0.0)
+    }
+
+    /// Whether it touched a token, and methods changed the gradient.
+    fn acts(&self, update: &Statistics) -> bool {
+        let changes = !self.is_in_gradient_share || update.method_gradient_share > Some(0.0);
+        changes && self.touches(update)
+    }
 }
 
 impl Alarms {
-    /// As [`after_step`](Self::after_step), of the methods that are on, all together.
+    /// As [`after_step`](Self::after_step), of each method that is on, and of the entropy mask.
     pub fn after_step_of_methods(
         &mut self,
-        methods: &Methods,
+        settings: &ObjectiveSettings,
         updates: &[Statistics],
     ) -> Option<String> {
-        let active = methods.active();
-        let acts = |update: &Statistics| update.method_gradient_share > Some(0.0);
-        if active.is_empty() || updates.iter().any(acts) {
-            self.idle_methods_steps = 0;
+        let before = take(&mut self.idle_methods);
+        let mut idle = Vec::new();
+        for method in Watched::all(settings) {
+            let acts = updates.iter().any(|update| method.acts(update));
+            let steps = before.get(&method.setting).map_or(0, |steps| *steps);
+            let steps = if acts { 0 } else { steps.saturating_add(1) };
+            self.idle_methods.insert(method.setting.clone(), steps);
+            if steps == PATIENCE {
+                idle.push(method);
+            }
+        }
+        if idle.is_empty() {
             return None;
         }
-        self.idle_methods_steps = self.idle_methods_steps.saturating_add(1);
-        if self.idle_methods_steps != PATIENCE {
-            return None;
-        }
-        let names: Vec<String> =
-            active.iter().map(|active| format!("objective.methods.{}", active.key)).collect();
         let moved = updates.iter().any(|update| update.log_ratio_abs > 0.0);
-        let touched =
-            updates.iter().flat_map(|update| &update.methods).any(|(_, share)| *share > 0.0);
-        let cause = if !moved && active.iter().all(|active| active.is_idle_on_policy) {
+        let touched = updates.iter().any(|update| idle.iter().any(|one| one.touches(update)));
+        let cause = if !moved && idle.iter().all(|method| method.is_idle_on_policy) {
             "the policy was exactly the one that sampled in every update. Use more than one update \
              per rollout."
         } else if touched {
@@ -56,9 +98,10 @@ impl Alarms {
             "it has changed no token: every advantage, weight and clip range stayed. Make it \
              stronger, or check that rewards differ within groups (cov/max)."
         };
+        let settings: Vec<String> = idle.into_iter().map(|method| method.setting).collect();
         Some(format!(
             "{} has had no effect for {PATIENCE} rollout steps in a row: {cause}",
-            names.join(" with ")
+            settings.join(" with ")
         ))
     }
 
@@ -67,8 +110,7 @@ impl Alarms {
     /// once, until it has an effect again.
     pub fn after_step(&mut self, settings: &Covariance, updates: &[Statistics]) -> Option<String> {
         if settings.method == Method::None || updates.iter().any(|s| s.cov_gradient_share > 0.0) {
-            let idle_methods_steps = self.idle_methods_steps;
-            *self = Self { idle_methods_steps, ..Self::default() };
+            *self = Self { idle_methods: take(&mut self.idle_methods), ..Self::default() };
             return None;
         }
         for statistics in updates.iter().filter(|s| s.tokens > 0) {
@@ -154,26 +196,58 @@ mod tests {
         assert!(steps(Method::None, &[idle(0.0)]).is_empty());
     }
 
-    #[test]
-    fn methods_without_effect_are_told_of_once_with_the_likely_cause() {
-        let erc = || Methods { erc: Some(crate::Erc::default()), ..Methods::default() };
-        let bapo = Methods { bapo: Some(crate::Bapo::default()), ..erc() };
-        let w_reinforce =
-            Methods { w_reinforce: Some(crate::WReinforce::default()), ..Methods::default() };
-        let update = |touched, moved| Statistics {
-            methods: vec![("method/erc", touched)],
-            method_gradient_share: Some(0.0),
+    /// The settings with these methods.
+    fn with(methods: &str) -> ObjectiveSettings {
+        let methods = serde_json::from_str(methods).unwrap();
+        ObjectiveSettings { methods, ..ObjectiveSettings::default() }
+    }
+
+    /// An update whose methods touched these shares of the tokens.
+    fn touched(methods: &[(&'static str, f64)], gradient_share: f64, moved: f64) -> Statistics {
+        Statistics {
+            methods: methods.to_vec(),
+            method_gradient_share: Some(gradient_share),
             log_ratio_abs: moved,
             ..idle(1.0)
-        };
+        }
+    }
+
+    #[test]
+    fn methods_without_effect_are_told_of_once_with_the_likely_cause() {
+        let (erc, bapo) = ("method/erc", "method/bapo");
+        let both = r#"{ "erc": {}, "bapo": {} }"#;
+        let w_reinforce = [("method/w_reinforce", 0.0)];
         for (methods, update, parts) in [
-            (erc(), update(0.0, 0.0), ["methods.erc has", "exactly the one that sampled"]),
-            (bapo, update(1.0, 0.1), ["methods.erc with objective.methods.bapo has", "leave the"]),
-            (w_reinforce, update(0.0, 0.0), ["methods.w_reinforce has", "has changed no token"]),
+            (
+                r#"{ "erc": {} }"#,
+                touched(&[(erc, 0.0)], 0.0, 0.0),
+                ["methods.erc has", "exactly the one that sampled"],
+            ),
+            (
+                both,
+                touched(&[(erc, 1.0), (bapo, 0.0)], 0.0, 0.1),
+                ["methods.erc with objective.methods.bapo has", "leave the"],
+            ),
+            (
+                r#"{ "w_reinforce": {} }"#,
+                touched(&w_reinforce, 0.0, 0.0),
+                ["methods.w_reinforce has", "has changed no token"],
+            ),
+            // Beside one that acts.
+            (
+                both,
+                touched(&[(erc, 0.1), (bapo, 0.0)], 0.1, 0.1),
+                ["objective.methods.bapo has had", "has changed no token"],
+            ),
         ] {
+            let settings = with(methods);
             let mut alarms = Alarms::default();
-            let mut step = |updates: &[Statistics]| alarms.after_step_of_methods(&methods, updates);
-            let effect = Statistics { method_gradient_share: Some(0.1), ..update.clone() };
+            let mut step = |updates: &[Statistics]| {
+                alarms = serde_json::from_str(&serde_json::to_string(&alarms).unwrap()).unwrap();
+                alarms.after_step_of_methods(&settings, updates)
+            };
+            let all = update.methods.iter().map(|(metric, _)| (*metric, 0.5)).collect::<Vec<_>>();
+            let effect = touched(&all, 0.1, 0.1);
             for round in 0..2 {
                 for number in 1..9 {
                     let said = step(std::slice::from_ref(&update));
@@ -184,8 +258,35 @@ mod tests {
                 assert_eq!(step(&[update.clone(), effect.clone()]), None);
             }
         }
-        let none = |_| Alarms::default().after_step_of_methods(&Methods::default(), &[idle(0.0)]);
-        assert!((0..9).all(|step| none(step).is_none()));
+        let none = ObjectiveSettings::default();
+        let mut alarms = Alarms::default();
+        assert!((0..9).all(|_| alarms.after_step_of_methods(&none, &[idle(0.0)]).is_none()));
+    }
+
+    #[test]
+    fn an_entropy_mask_that_leaves_out_no_token_is_told_of() {
+        let settings =
+            ObjectiveSettings { entropy_mask_fraction: Some(0.9), ..with(r#"{ "erc": {} }"#) };
+        let update =
+            |masked| touched(&[("method/erc", 0.1), (entropy_mask::METRIC, masked)], 0.1, 0.1);
+        for (masked, is_told) in [(0.0, true), (0.1, false)] {
+            let mut alarms = Alarms::default();
+            let told: Vec<String> = (0..9)
+                .filter_map(|_| alarms.after_step_of_methods(&settings, &[update(masked)]))
+                .collect();
+            assert_eq!(told.len(), usize::from(is_told), "{told:?}");
+            let setting = "objective.entropy_mask_fraction has had no effect";
+            assert!(told.iter().all(|told| told.starts_with(setting)), "{told:?}");
+        }
+    }
+
+    /// A checkpoint that counted all methods together begins to count them anew.
+    #[test]
+    fn states_of_older_programs_are_read() {
+        let older = r#"{ "idle_steps": 2, "selected": true, "moved": false, "largest": 0.5,
+            "idle_methods_steps": 4 }"#;
+        let alarms: Alarms = serde_json::from_str(older).unwrap();
+        assert_eq!((alarms.idle_steps, alarms.idle_methods.len()), (2, 0));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The tokens of highest entropy (arXiv:2506.01939).
 
+/// The metric that says which share of the tokens it left out.
+pub(crate) const METRIC: &str = "method/entropy_mask";
+
 /// The weights of tokens in the policy loss, `[tokens]`: 1 for the given fraction of highest
 /// entropy, 0 for the others.
 pub(crate) fn weights(entropies: &[f64], fraction: f64) -> Vec<f64> {

@@ -52,8 +52,8 @@ pub struct Statistics {
     pub router_balance: Option<f64>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
-    /// The metric of each method that is on, the share of tokens that it touched, then the metrics
-    /// of their own that methods have.
+    /// The metric of each method that is on, the share of tokens that it touched; then the share
+    /// that the entropy mask left out, and the metrics of their own that methods have.
     pub methods: Vec<(&'static str, f64)>,
     /// How much the methods changed the gradient by log-prob: sum |change| / (sum |change| + sum
     /// |gradient without them|); absent without methods.

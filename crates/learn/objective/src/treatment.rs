@@ -54,7 +54,7 @@ pub(crate) struct Treatment {
     pub reference_weights: Vec<f64>,
     /// A term -rho times this is added to the policy term, unclipped and unweighted.
     pub added: Vec<f64>,
-    /// Metrics of the methods, besides the share of tokens that each touched.
+    /// Metrics of the mask and the methods, besides the share of tokens that each method touched.
     pub measured: Vec<(&'static str, f64)>,
 }
 
@@ -62,10 +62,12 @@ impl Treatment {
     /// The treatment without methods: the recipe's clip range, and the entropy mask.
     pub fn plain(settings: &ObjectiveSettings, tokens: &Tokens, advantages: &[f64]) -> Self {
         let count = advantages.len();
-        let weights = match settings.entropy_mask_fraction {
-            Some(fraction) => entropy_mask::weights(tokens.entropies, fraction),
-            None => vec![1.0; count],
-        };
+        let (mut weights, mut measured) = (vec![1.0; count], Vec::new());
+        if let Some(fraction) = settings.entropy_mask_fraction {
+            weights = entropy_mask::weights(tokens.entropies, fraction);
+            let masked = weights.iter().filter(|&&weight| weight == 0.0).count();
+            measured.push((entropy_mask::METRIC, masked as f64 / count.max(1) as f64));
+        }
         let range = ClipRange { low: settings.clip_low, high: settings.clip_high };
         Self {
             advantages: advantages.to_vec(),
@@ -73,7 +75,7 @@ impl Treatment {
             clip: vec![range; count],
             reference_weights: vec![1.0; count],
             added: vec![0.0; count],
-            measured: Vec::new(),
+            measured,
         }
     }
 

@@ -59,6 +59,11 @@ fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
         assert_eq!(masked.d_logprobs[t], if kept { plain.d_logprobs[t] } else { 0.0 });
     }
     assert_eq!(masked.d_entropies, plain.d_entropies);
+    let Statistics { methods, method_gradient_share, .. } = &masked.statistics;
+    assert_eq!(
+        (&methods[..], method_gradient_share),
+        (&[("method/entropy_mask", 4.0 / 6.0)][..], &None)
+    );
     // Masked tokens have nothing that Clip-Cov could take.
     let covariance = covariance(Method::ClipCov, Some(1.0), 9.0);
     let both = objective(&ObjectiveSettings { covariance, ..settings }, &arrays.minibatch());

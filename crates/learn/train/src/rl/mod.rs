@@ -243,7 +243,7 @@ impl Trainer for PolicyGradient {
             context.observer.progress(measuring(2));
         }
         let idle = state.alarms.after_step(&objective.covariance, &statistics);
-        let idle_methods = state.alarms.after_step_of_methods(&objective.methods, &statistics);
+        let idle_methods = state.alarms.after_step_of_methods(objective, &statistics);
         let saturated = state.entropy_control.after_step(objective, &control, &statistics);
         idle.iter()
             .chain(&idle_methods)
