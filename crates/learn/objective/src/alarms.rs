@@ -9,9 +9,9 @@ use std::mem::take;
 const PATIENCE: u32 = 5;
 
 /// Watches whether the covariance method, the entropy mask and the other methods have an effect.
-/// Part of a run's saved state, so that a resumed run gives the same alarms; fields that older
-/// programs saved are ignored.
+/// Part of a run's saved state, so that a resumed run gives the same alarms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Alarms {
     /// Rollout steps in a row in which no update changed the gradient.
     idle_steps: u32,
@@ -24,6 +24,9 @@ pub struct Alarms {
     /// Rollout steps in a row without effect of each method that is on, by its setting.
     #[serde(default)]
     idle_methods: BTreeMap<String, u32>,
+    /// Older programs counted all methods together, which says nothing of one.
+    #[serde(default, rename = "idle_methods_steps", skip_serializing)]
+    _together: u32,
 }
 
 /// A method that is on, as the alarm sees it.
