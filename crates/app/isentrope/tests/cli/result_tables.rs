@@ -96,6 +96,51 @@ fn pages_have_the_numbers_of_the_tables() {
     }
 }
 
+/// The page's table of methods over three seeds has the numbers that the program computes.
+#[test]
+fn the_table_of_methods_has_the_numbers_of_its_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let page = fs::read_to_string(root.join("docs/concepts/which-method.md")).unwrap();
+    let rows = page.lines().skip_while(|line| !line.starts_with("| three seeds |")).skip(2);
+    let rows: Vec<Vec<&str>> = rows
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim_matches([' ', '`'])))
+        .map(Iterator::collect)
+        .collect();
+    let path = root.join("docs/paper/results/countdown-entropy-methods.csv.gz");
+    let line = format!("lab seeds {} --pooled --level 30 --json", path.display());
+    let json: Value = serde_json::from_str(&stdout_of(isentrope(line))).unwrap();
+    let columns = [
+        ("policy/entropy", 1.0, 3),
+        ("eval/countdown/mean@8", 100.0, 1),
+        ("eval/countdown/pass@8", 100.0, 1),
+        ("eval/countdown/maj@8", 100.0, 1),
+        ("eval/countdown/length_mean", 1.0, 1),
+    ];
+    for (column, (metric, scale, digits)) in columns.into_iter().enumerate() {
+        let pooled = json["pooled"].as_array().unwrap();
+        let of = |of: &&Value| {
+            let taken = if column == 0 { "last-tenth" } else { "end" };
+            of["measure"]["metric"] == metric && of["measure"]["taken"] == taken
+        };
+        let of = pooled.iter().find(of).unwrap();
+        assert_eq!((&of["seeds"], &of["degrees"]), (&serde_json::json!([1, 2, 3]), &58.into()));
+        let half = of["half_width"].as_f64().unwrap() * scale;
+        assert_eq!(rows[1][column + 1], format!("*± {half:.digits$}*"), "{metric}");
+        let differences = of["differences"].as_array().unwrap();
+        assert_eq!(rows.len(), differences.len() + 2);
+        for row in &rows[2..] {
+            let of = differences.iter().find(|of| of["group"] == row[0]).unwrap();
+            let shown = row[column + 1].trim_matches('*');
+            let value = of["value"].as_f64().unwrap() * scale;
+            let number = |text: &str| text.parse::<f64>().unwrap();
+            assert_eq!(number(shown), number(&format!("{value:.digits$}")), "{row:?} {metric}");
+            let is_bold = of["p_holm"].as_f64().unwrap() < 0.05;
+            assert_eq!(row[column + 1].starts_with("**"), is_bold, "{row:?} {metric}");
+        }
+    }
+}
+
 /// A row without its `H x 2.01 [1.79, 2.25]`, a ratio, which no table has.
 fn without_factor(row: &str) -> String {
     match row.split_once("H x ") {
