@@ -15,6 +15,7 @@ use crate::law::points::{ROLLOUT, SetPoints};
 use crate::log::{Series, of_set};
 use crate::run::EvaluatedSet;
 use crate::show::duration;
+use isentrope_objective::catalogue;
 use serde_json::Value;
 
 /// From this share on, the share of prompts without a signal is in bold.
@@ -63,6 +64,7 @@ fn sentences(run: &PageRun) -> Vec<String> {
         return vec!["Nothing has been measured yet: its log has no numbers.".into()];
     };
     let mut all = vec![extent(run, last)];
+    all.extend(objective(run));
     if last > 0 && run.data.log.has_same_weights(0, last) {
         all.push(format!(
             "<strong>No update has changed the weights</strong>: they are after step {last} what \
@@ -142,6 +144,23 @@ fn extent(run: &PageRun, last: u64) -> String {
         ),
         _ => format!("Its log goes to step <b>{step}</b>{time}."),
     }
+}
+
+/// The losses, advantages and methods that the recipe switches on, by their names in the field.
+fn objective(run: &PageRun) -> Option<String> {
+    let is_on = |setting: &str| match setting.split_once(" = ") {
+        Some((key, value)) => run.data.setting(key).is_some_and(|found| found.to_string() == value),
+        None => run
+            .data
+            .setting(setting)
+            .is_some_and(|found| !found.is_null() && found.as_f64() != Some(0.0)),
+    };
+    let parts = catalogue().into_iter().filter(|about| is_on(about.setting));
+    let parts: Vec<String> =
+        parts.map(|about| format!("{} ({})", about.name, about.kind)).collect();
+    let (last, rest) = parts.split_last()?;
+    let and = if rest.is_empty() { "" } else { " and " };
+    Some(format!("Its objective is {}{and}{last}.", rest.join(", ")))
 }
 
 /// Numbers that stop being finite while the log goes on, and updates that were left out.

@@ -95,6 +95,29 @@ fn a_summary_has_the_numbers_of_its_run() {
 }
 
 #[test]
+fn a_summary_names_the_parts_of_the_objective() {
+    let says = |objective: Value, expected: &str| {
+        let summary = summary(&page_of("run", &rows(4), json!({ "objective": objective })));
+        assert!(summary.contains(expected), "{expected:?} is not in: {summary}");
+    };
+    let methods = json!({ "steer": { "weight_min": 0.8 }, "erc": null, "clip_v": { "mu": 8.5 } });
+    says(
+        json!({
+            "loss": "ce-gppo", "advantage": "maxrl", "methods": methods,
+            "covariance": { "method": "none" }, "entropy_bonus": { "coefficient": 0.0 },
+            "reference_kl": { "coefficient": 0.01 }, "entropy_mask_fraction": null,
+        }),
+        "Its objective is CE-GPPO (loss), MaxRL (advantage), STEER (weight), Clip_V (weight) and \
+         KL to the reference (term).",
+    );
+    says(json!({ "loss": "clip" }), "Its objective is PPO-clip (loss).");
+    assert!(
+        !summary(&page_of_rows((0..4).map(|step| json!({ "step": step }))))
+            .contains("Its objective")
+    );
+}
+
+#[test]
 fn runs_stand_side_by_side_with_the_settings_that_differ() {
     let dir = tempfile::tempdir().unwrap();
     let runs = [
