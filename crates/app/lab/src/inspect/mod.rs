@@ -22,6 +22,7 @@ use crate::number::number;
 use crate::run_files::{METRICS, RunFiles};
 use crate::tokens::{TokenRecord, read};
 use crate::{Error, Result};
+use serde_json::Value;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -56,6 +57,8 @@ pub struct Inspection {
     pub step: u64,
     /// In the order of the file.
     pub records: Vec<TokenRecord>,
+    /// Responses that the run samples to each prompt; none if it has no recipe.
+    pub responses: Option<usize>,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
     /// Mean covariance of the whole step's top tokens, by [`TOP_FRACTIONS`], in nats; none if the
@@ -118,11 +121,14 @@ impl Inspection {
                 "metrics.jsonl has nothing of step {step}: the run ended before it was written"
             ));
         }
+        let responses = files.recipe()?.unwrap_or_default();
+        let responses = responses.pointer("/rollout/responses").and_then(Value::as_u64);
         let name = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         Ok(Self {
             run: name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned(),
             step,
             records: file.records,
+            responses: responses.map(|responses| responses as usize),
             notes,
             whole_step: tables::METRICS.map(of_log),
             sampled: of_log("rollout/responses").zip(of_log("rollout/tokens")),
@@ -186,7 +192,7 @@ fn no_records(files: &RunFiles) -> Result<Error> {
         )));
     }
     let recipe = recipe.unwrap_or_default();
-    let recorded = recipe.pointer("/lab/record_tokens").and_then(serde_json::Value::as_u64);
+    let recorded = recipe.pointer("/lab/record_tokens").and_then(Value::as_u64);
     let why = match recorded {
         _ if recipe.get("sft").is_some() => {
             "it is one of SFT, which samples no responses to learn from"

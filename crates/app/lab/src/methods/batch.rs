@@ -18,6 +18,19 @@ pub struct NamedObjective {
     pub settings: ObjectiveSettings,
 }
 
+impl NamedObjective {
+    /// Whether it has other advantages than the `recorded` objective, for which the responses to a
+    /// prompt are compared anew.
+    pub(super) fn compares_anew(&self, recorded: &ObjectiveSettings) -> bool {
+        let [own, recorded] = [&self.settings, recorded].map(|of| (of.advantage, &of.qae));
+        own != recorded
+    }
+}
+
+/// The remedy for records that lack responses.
+pub(super) const RECORDS_ALL: &str = "A run with --set lab.track_theory=true and --set \
+                                      lab.record_tokens=1000000 records all that it trains on.";
+
 /// The recorded tokens that were trained on and whose log-probs after the step are known, as one
 /// minibatch. The policy in training is that after the step, the policy that sampled is the old
 /// one. Each array is `[tokens]`; log-probs, entropies and slopes are in nats.
@@ -36,6 +49,8 @@ pub struct RecordedBatch {
     slopes: Option<Vec<f64>>,
     /// Group, reward and length of each response, `[responses]`.
     outcomes: Vec<Outcome>,
+    /// Whether all responses to each prompt are here.
+    pub(super) has_whole_groups: bool,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
 }
@@ -46,12 +61,44 @@ impl RecordedBatch {
     /// # Errors
     /// When no record can be used, with the remedy.
     pub fn of(inspection: &Inspection) -> Result<Self> {
+        Self::of_groups(inspection, false)
+    }
+
+    /// The tokens of the prompts all of whose responses can be used, for an objective that compares
+    /// them.
+    ///
+    /// # Errors
+    /// When there is no such prompt, with the remedy.
+    pub fn of_whole_groups(inspection: &Inspection) -> Result<Self> {
+        Self::of_groups(inspection, true)
+    }
+
+    fn of_groups(inspection: &Inspection, whole: bool) -> Result<Self> {
         let mut batch = Self::default();
         let (mut slopes, mut entropies_after) = (Some(Vec::new()), true);
-        let mut groups: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        let records = inspection.records.iter().enumerate();
+        let mut usable: Vec<(usize, &TokenRecord, Vec<f64>)> =
+            records.filter_map(|(at, r)| Some((at, r, usable_advantages(r)?))).collect();
         let trained = inspection.records.iter().filter(|record| record.is_trained_on()).count();
-        for (index, record) in inspection.records.iter().enumerate() {
-            let Some(advantages) = usable_advantages(record) else { continue };
+        let scored = usable.len();
+        let mut members: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        for (_, record, _) in &usable {
+            *members.entry(group_of(record)).or_default() += 1;
+        }
+        let prompts = members.len();
+        // Nothing says how many there are of a run without a recipe.
+        members.retain(|_, count| inspection.responses.is_none_or(|all| *count == all));
+        batch.has_whole_groups = members.len() == prompts;
+        if whole && !batch.has_whole_groups {
+            usable.retain(|(_, record, _)| members.contains_key(&group_of(record)));
+            batch.notes.push(format!(
+                "the method compares the responses to a prompt, and all of them are known of {} of \
+                 {prompts} prompts: it is computed on these alone. {RECORDS_ALL}",
+                members.len()
+            ));
+        }
+        let mut groups: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        for (index, record, advantages) in usable {
             let sampled: Vec<usize> = record.sampled().collect();
             let numbers =
                 |of: &[f32]| sampled.iter().map(|&at| f64::from(of[at])).collect::<Vec<_>>();
@@ -66,7 +113,7 @@ impl RecordedBatch {
             batch.records.push(index);
             batch.lengths.push(sampled.len());
             batch.outcomes.push(Outcome {
-                group: *groups.entry((record.sampled_step, record.position)).or_insert(next),
+                group: *groups.entry(group_of(record)).or_insert(next),
                 reward: record.reward,
                 tokens: sampled.len(),
                 greedy_reward: f64::NAN,
@@ -79,6 +126,14 @@ impl RecordedBatch {
             batch.advantages.extend(advantages);
         }
         batch.slopes = slopes;
+        if batch.logprobs.is_empty() && scored > 0 {
+            let what = format!(
+                "step {} of {} has no records of all responses to a prompt, which the method \
+                 compares. {RECORDS_ALL}",
+                inspection.step, inspection.run
+            );
+            return Err(Error::Refused(what));
+        }
         if batch.logprobs.is_empty() {
             let what = format!(
                 "step {} of {} has no records of tokens that were trained on and scored after its \
@@ -88,11 +143,11 @@ impl RecordedBatch {
             );
             return Err(Error::Refused(what));
         }
-        if batch.records.len() < trained {
+        if scored < trained {
             batch.notes.push(format!(
-                "log-probs after the step are known of {} of {trained} responses that were trained \
-                 on: methods are computed on these alone. lab.track_theory = true scores all.",
-                batch.records.len()
+                "log-probs after the step are known of {scored} of {trained} responses that were \
+                 trained on: methods are computed on these alone. lab.track_theory = true scores \
+                 all."
             ));
         }
         if !entropies_after {
@@ -112,9 +167,18 @@ impl RecordedBatch {
         Ok(batch)
     }
 
-    /// Whether the records have what only records of newer runs have, and an objective needs.
-    pub(super) fn serves(&self, named: &NamedObjective) -> bool {
-        self.slopes.is_some() || !named.settings.needs_entropy_slopes()
+    /// The numbers that an objective needs and the records lack, if any. `recorded` is the one
+    /// whose estimator the recorded advantages have.
+    pub(super) fn lacks(
+        &self,
+        named: &NamedObjective,
+        recorded: &ObjectiveSettings,
+    ) -> Option<&'static str> {
+        if self.slopes.is_none() && named.settings.needs_entropy_slopes() {
+            return Some("slopes of the entropy");
+        }
+        let has_groups = self.has_whole_groups || !named.compares_anew(recorded);
+        (!has_groups).then_some("all responses to each prompt")
     }
 
     /// Number of tokens.
@@ -155,8 +219,7 @@ impl RecordedBatch {
             let name = &named.name;
             return Err(Error::Refused(format!("{name} needs {what}, which are not recorded")));
         }
-        let baselines = [&settings, recorded].map(|of| (of.advantage, &of.qae));
-        let anew = (baselines[0] != baselines[1]).then(|| {
+        let anew = named.compares_anew(recorded).then(|| {
             let of_responses = advantages(&settings, &self.outcomes);
             let each = of_responses.iter().zip(&self.lengths);
             each.flat_map(|(&a, &length)| std::iter::repeat_n(a, length)).collect::<Vec<f64>>()
@@ -214,6 +277,11 @@ pub struct Effect {
     pub coefficients: Vec<f64>,
     /// Whether the loss has a derivative by entropies too, which no coefficient shows.
     pub acts_by_entropy: bool,
+}
+
+/// The prompt of a record: its step and its position.
+fn group_of(record: &TokenRecord) -> (u64, u64) {
+    (record.sampled_step, record.position)
 }
 
 /// Whether there are `count` numbers, all finite.

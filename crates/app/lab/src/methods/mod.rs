@@ -15,7 +15,9 @@ use crate::inspect::{Inspection, Table};
 use crate::number::fixed;
 use crate::show::wrapped;
 use crate::{Error, Result};
+use batch::RECORDS_ALL;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A coefficient differs if it does by more than this share of the largest.
@@ -68,12 +70,16 @@ impl MethodMap {
             return Err(Error::Refused("there are no objectives to compare".into()));
         };
         let mut notes = batch.notes.clone();
-        let (served, left_out): (Vec<_>, Vec<_>) =
-            objectives.iter().partition(|named| batch.serves(named));
-        if !left_out.is_empty() {
-            let names: Vec<&str> = left_out.iter().map(|named| named.name.as_str()).collect();
-            notes
-                .push(format!("{} needs slopes of the entropy and is left out.", names.join(", ")));
+        let (mut served, mut left_out) = (Vec::new(), BTreeMap::<_, Vec<&str>>::new());
+        for named in objectives {
+            match batch.lacks(named, &first.settings) {
+                None => served.push(named),
+                Some(what) => left_out.entry(what).or_default().push(&named.name),
+            }
+        }
+        for (what, names) in left_out {
+            let names = names.join(", ");
+            notes.push(format!("{names}: left out, for want of {what}. {RECORDS_ALL}"));
         }
         let effects: Vec<Effect> = served
             .into_iter()

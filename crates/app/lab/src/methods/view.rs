@@ -34,7 +34,10 @@ impl MethodView {
         method: &NamedObjective,
         plain: &NamedObjective,
     ) -> Result<Self> {
-        let batch = RecordedBatch::of(inspection)?;
+        let batch = match method.compares_anew(&plain.settings) {
+            true => RecordedBatch::of_whole_groups(inspection)?,
+            false => RecordedBatch::of(inspection)?,
+        };
         let made = batch.effect(method, &plain.settings)?;
         let first = batch.effect(plain, &plain.settings)?;
         let mut notes = batch.notes.clone();

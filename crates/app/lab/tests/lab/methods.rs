@@ -4,6 +4,7 @@ use crate::inspect::{open, record, run, with_and_without_given};
 use isentrope_lab::inspect::tables;
 use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
 use serde_json::{Value, json};
+use std::fs;
 
 /// Two responses of two tokens, advantages 1 and -1, whose ratios are 1 but for one of 2. Slopes of
 /// the entropy: -0.5, 0.25, 0.5, -1.
@@ -82,6 +83,42 @@ fn other_estimators_have_advantages_of_their_own_from_the_recorded_rewards() {
     let map = map(&[better, worse], &objectives);
     near(map.comparisons[1].norm, 1.0);
     near(map.comparisons[1].cosine.unwrap(), 1.0);
+}
+
+/// MaxRL's advantages of the whole group are 1 and -1, as recorded. Alone, a response of reward 1
+/// would have an advantage of 1 for the 0.5 that it had among others.
+#[test]
+fn other_estimators_compare_only_the_prompts_whose_responses_are_all_recorded() {
+    let [mut better, worse] = records();
+    better["reward"] = json!(1.0);
+    let mut alone = better.clone();
+    (alone["position"], alone["advantages"]) = (json!(8), json!(0.5));
+    let opened = |lines: &[&Value]| {
+        let lines: Vec<Value> = lines.iter().map(|&line| line.clone()).collect();
+        let dir = run(3, &lines);
+        let recipe = json!({ "rollout": { "responses": 2 } });
+        fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
+        open(&dir)
+    };
+    let objectives = [named("grpo", json!({})), named("maxrl", json!({ "advantage": "maxrl" }))];
+    let [plain, maxrl] = &objectives;
+    let mut inspection = opened(&[&better, &worse, &alone]);
+    let map = MethodMap::of(&inspection, &objectives).unwrap();
+    assert_eq!(map.comparisons.len(), 1);
+    let note = "maxrl: left out, for want of all responses to each prompt. ";
+    assert!(map.notes.iter().any(|own| own.starts_with(note)), "{:?}", map.notes);
+    inspection.add_method(maxrl, plain).unwrap();
+    let all = tables(&inspection);
+    let sums = &all[all.len() - 2].rows[0].1;
+    assert_eq!([&sums[0], &sums[2]], ["4", "1.000"]);
+    let note = "all of them are known of 1 of 2 prompts";
+    assert!(inspection.notes.iter().any(|own| own.contains(note)), "{:?}", inspection.notes);
+    let refused = opened(&[&alone]).add_method(maxrl, plain).unwrap_err().to_string();
+    assert!(refused.contains("no records of all responses to a prompt"), "{refused}");
+    assert_eq!(
+        MethodMap::of(&opened(&[&better, &worse]), &objectives).unwrap().comparisons.len(),
+        2
+    );
 }
 
 #[test]
