@@ -101,6 +101,7 @@ impl From<io::Error> for CallError {
         Self::Nobody(match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => "nothing is said there".into(),
             ErrorKind::UnexpectedEof => "what listens there hangs up".into(),
+            ErrorKind::ConnectionRefused => "nobody listens there".into(),
             _ => error.to_string(),
         })
     }

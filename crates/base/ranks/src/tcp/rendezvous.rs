@@ -22,6 +22,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const CONNECT: Duration = Duration::from_secs(5);
 /// Least time between two words about callers that are refused: they may be anybody.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
+/// Time after which ranks from 2 on say that they wait.
+const LATE_NOTICE: Duration = Duration::from_secs(60);
 /// Most callers that are heard at a time, beside the ranks.
 const STRANGERS: usize = 32;
 /// Bytes of a rank in the table: its address, and how it introduced itself.
@@ -177,7 +179,8 @@ impl Callers {
                     }
                 }
             }
-            wait.check(|| format!("rank {rank} does not answer ({why})"))?;
+            let hint = if rank == 0 { ": it has not begun, or has all its ranks" } else { "" };
+            wait.check(|| format!("rank {rank} does not answer ({why}){hint}"))?;
             thread::sleep(CALL_PAUSE);
         }
     }
@@ -287,7 +290,8 @@ fn is_open(stream: &TcpStream) -> bool {
 struct Wait {
     begun: Instant,
     limit: Option<Duration>,
-    notice: bool,
+    /// When this rank says that it waits, unless it has said so.
+    notice: Option<Duration>,
     address: String,
     tell: Tell,
     children: Children,
@@ -298,8 +302,9 @@ impl Wait {
         Self {
             begun: Instant::now(),
             limit: settings.watch.silent.map(|limit| limit.max(LEAST_TIME)),
-            // If a rank is missing, rank 0 says so. If that is rank 0 itself, rank 1 does.
-            notice: meeting.rank < 2,
+            // If a rank is missing, rank 0 says so. If that is rank 0 itself, rank 1 does. The
+            // others come later, for somebody who sees the words of one rank alone.
+            notice: Some(if meeting.rank < 2 { NOTICE } else { LATE_NOTICE }),
             address: meeting.address(),
             tell: Arc::clone(&settings.tell),
             children: Arc::clone(&meeting.children),
@@ -321,11 +326,10 @@ impl Wait {
         if self.limit.is_some_and(|limit| waited > limit) {
             return Err(self.over(&why()));
         }
-        if self.notice && waited > NOTICE {
-            self.notice = false;
+        if let Some(notice) = self.notice.take_if(|notice| waited > *notice) {
             (self.tell)(Message::Warning(&format!(
                 "this rank has waited {} s for the others to begin (they meet at {}): {}",
-                NOTICE.as_secs(),
+                notice.as_secs(),
                 self.address,
                 why()
             )));
@@ -335,11 +339,58 @@ impl Wait {
 
     fn over(&self, why: &str) -> Error {
         Error::Engine(format!(
-            "not all ranks have begun within {} s (ranks.timeout_s, and at least {} s; they meet \
-             at {}): {why}; all ranks end",
+            "this rank has not met all others within {} s (ranks.timeout_s, and at least {} s; \
+             they meet at {}): {why}; it ends",
             self.limit.unwrap_or_default().as_secs(),
             LEAST_TIME.as_secs(),
             self.address
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pulse::Watch;
+
+    /// A process that comes once rank 0 has all its ranks, as a second one of rank 5.
+    #[test]
+    fn a_rank_that_finds_nobody_says_what_that_may_mean() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let settings = Settings {
+            threads: 1,
+            program: "a test".into(),
+            watch: Watch { silent: Some(Duration::from_secs(100)), ..Watch::default() },
+            tell: Arc::new(move |message| heard.lock().unwrap().push(message.text().to_owned())),
+        };
+        let meeting = |rank| Meeting {
+            launcher: "a test",
+            rank,
+            size: 8,
+            host: "127.0.0.1".into(),
+            port: address.port(),
+            key: String::new(),
+            listener: None,
+            children: Children::default(),
+        };
+        let own = Identity { rank: 5, size: 8, port: 1, host: "here".into() };
+        let since = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        let mut wait = Wait { begun: since(101), ..Wait::new(&meeting(5), &settings) };
+        let callers = Callers::new(own, "");
+        let called = callers.call(0, || Ok([address].into_iter()), &mut wait);
+        let Err(Error::Engine(error)) = called else { panic!("somebody answers") };
+        let why = "nobody listens there): it has not begun, or has all its ranks; it ends";
+        assert!(error.starts_with("this rank has not met all others within 100 s"), "{error}");
+        assert!(error.ends_with(why) && said.lock().unwrap().is_empty(), "{error}");
+        // It says so while it waits, later than the first two ranks.
+        for (rank, seconds, words) in [(1, 11, 1), (5, 59, 0), (5, 61, 1)] {
+            let mut wait = Wait { begun: since(seconds), ..Wait::new(&meeting(rank), &settings) };
+            for _ in 0..2 {
+                wait.check(|| "rank 0 does not answer".into()).unwrap();
+            }
+            assert_eq!(said.lock().unwrap().drain(..).count(), words, "{rank} {seconds}");
+        }
     }
 }

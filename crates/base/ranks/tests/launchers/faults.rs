@@ -24,7 +24,7 @@ pub fn absent(launcher: &Launcher) {
     fs::remove_dir_all(&directory).unwrap();
     ended.check_failed(Duration::from_secs(50));
     ended.check(ended.stderr.contains("has waited 10 s for the others to begin"));
-    ended.check(ended.stderr.contains("not all ranks have begun within 20 s"));
+    ended.check(ended.stderr.contains(" within 20 s (ranks.timeout_s"));
 }
 
 pub fn panicked(launcher: &Launcher) {
