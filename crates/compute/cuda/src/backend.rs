@@ -6,7 +6,7 @@ use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::dtype::Dtype;
 use crate::failure::DeviceFailure;
-use crate::host_pool::in_blocks;
+use crate::host_pool::{SLAB, in_blocks};
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
@@ -41,6 +41,9 @@ impl Backend for Cuda {
             Role::OffloadedActivation(..) => in_blocks(Layout::new(self.dtype, role).bytes()),
             _ => 0,
         }
+    }
+    fn host_slab(&self) -> usize {
+        SLAB
     }
     fn workspace(&self, work: Work) -> usize {
         match work {

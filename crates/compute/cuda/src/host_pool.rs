@@ -1,6 +1,8 @@
 //! Locked memory of the host for activations that wait there, in blocks of one size. Locking memory
 //! takes far longer than a copy, so a dropped block waits for its next use until the backend ends:
-//! there are never more blocks than were once in use together.
+//! there are never more blocks than were once in use together, but for the rest of a slab. Slabs of
+//! many blocks are locked at once, because each takes a mapping or more of the process, and Linux
+//! gives it 65,530 (`vm.max_map_count`).
 
 use crate::device::{HostMemory, Memory};
 use crate::stream::Stream;
@@ -9,14 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a block: enough for the bus, and little beside a pass's activations.
 const BLOCK: usize = 1 << 20;
+/// Bytes that are locked at a time.
+pub(crate) const SLAB: usize = 64 << 20;
 
 /// Blocks that wait for their next use.
 #[derive(Default)]
-pub(crate) struct HostPool(Mutex<Vec<HostMemory>>);
+pub(crate) struct HostPool(Mutex<Vec<HostBlock>>);
+
+/// A block's slab, and the block's first byte there. Each block of a slab exists once.
+struct HostBlock(Arc<HostMemory>, usize);
 
 /// Bytes in the host's memory, one block behind the other. They hold anything at first.
 pub(crate) struct HostBlocks {
-    blocks: Vec<HostMemory>,
+    blocks: Vec<HostBlock>,
     pool: Arc<HostPool>,
 }
 
@@ -33,35 +40,44 @@ impl HostPool {
         bytes: usize,
     ) -> Result<HostBlocks, OutOfMemory> {
         let mut taken = HostBlocks { blocks: Vec::new(), pool: Arc::clone(self) };
-        for _ in 0..bytes.div_ceil(BLOCK) {
+        while taken.blocks.len() * BLOCK < bytes {
             let waiting = self.waiting().pop();
-            taken.blocks.push(waiting.map_or_else(|| device.allocate_host(BLOCK), Ok)?);
+            match waiting {
+                Some(block) => taken.blocks.push(block),
+                None => self.waiting().extend(slab(device)?),
+            }
         }
         Ok(taken)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<HostMemory>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<HostBlock>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Locks a slab, and divides it into blocks.
+fn slab(device: &Stream) -> Result<impl Iterator<Item = HostBlock>, OutOfMemory> {
+    let slab = Arc::new(device.allocate_host(SLAB)?);
+    Ok((0..SLAB).step_by(BLOCK).map(move |at| HostBlock(Arc::clone(&slab), at)))
 }
 
 impl HostBlocks {
     /// Copies the first `bytes` bytes of the device's memory here.
     pub(crate) fn copy_out(&self, device: &Stream, from: &Memory, bytes: usize) {
-        for (to, at, bytes) in self.parts(bytes) {
-            device.copy_out(from, at, to, 0, bytes);
+        for (HostBlock(slab, to), at, bytes) in self.parts(bytes) {
+            device.copy_out(from, at, slab, *to, bytes);
         }
     }
 
     /// Copies the first `bytes` bytes to the beginning of the device's memory.
     pub(crate) fn copy_in(&self, device: &Stream, to: &Memory, bytes: usize) {
-        for (from, at, bytes) in self.parts(bytes) {
-            device.copy_in(from, 0, to, at, bytes);
+        for (HostBlock(slab, from), at, bytes) in self.parts(bytes) {
+            device.copy_in(slab, *from, to, at, bytes);
         }
     }
 
     /// The blocks of the first `bytes` bytes, each with the place and the number of its own.
-    fn parts(&self, bytes: usize) -> impl Iterator<Item = (&HostMemory, usize, usize)> {
+    fn parts(&self, bytes: usize) -> impl Iterator<Item = (&HostBlock, usize, usize)> {
         assert!(
             bytes <= BLOCK * self.blocks.len(),
             "{bytes} bytes in {} blocks",

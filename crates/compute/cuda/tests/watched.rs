@@ -32,6 +32,8 @@ pub trait Watch: Send + Sync + 'static {
     fn replay(&self, _operations: &[Operation]) -> Result<(), String> {
         Ok(())
     }
+    /// Memory of the host is allocated.
+    fn allocated_on_host(&self, _bytes: usize) {}
     /// A kernel is launched, by itself or in a graph.
     fn launched(&self, _function: &Function) {}
     /// As [`Device::limits`].
@@ -93,6 +95,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.clear(memory, offset, bytes);
     }
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
+        self.watch.allocated_on_host(bytes);
         self.emulator.allocate_host(bytes)
     }
     fn copy_in(&self, from: &HostMemory, at: usize, to: &Memory, to_at: usize, bytes: usize) {

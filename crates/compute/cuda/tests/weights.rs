@@ -2,9 +2,11 @@
 //! see the nearest bf16.
 
 use crate::support::{self, ADAMW, bits, cpu, emulated, rounded};
+use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{AdamW, Backend, Buffer, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
+use std::sync::Mutex;
 
 fn cuda() -> Cuda {
     emulated(Dtype::Bf16, Settings::default())
@@ -306,6 +308,52 @@ fn activations_wait_in_the_memory_of_the_host_alone() {
             let last = (rows - 1) * features;
             assert!(read[..last] == written[..last] && read[last..].iter().all(|&x| x == 0.0));
         }
+    }
+}
+
+/// The bytes of each piece of the host's memory.
+#[derive(Default)]
+struct Pieces(Mutex<Vec<usize>>);
+
+impl Watch for Pieces {
+    fn allocated_on_host(&self, bytes: usize) {
+        self.0.lock().unwrap().push(bytes);
+    }
+}
+
+/// Activations of 5 blocks each, 13 or more in a slab, have bytes of their own; a block that was
+/// dropped comes back, and no other slab is locked for it.
+#[test]
+fn activations_on_the_host_share_slabs_that_are_locked_once() {
+    let device = Watched::new(Pieces::default());
+    let cuda = Cuda::new(device.clone(), Dtype::F32);
+    let (rows, features) = (1025, 1024);
+    let role = Role::OffloadedActivation(rows, features);
+    assert_eq!(cuda.host_bytes(role), 5 << 20);
+    let numbers = |seed: u32| -> Vec<f32> {
+        (0..1025 * 1024).map(|at| f32::from_bits(seed << 21 | at)).collect()
+    };
+    let mut here = cuda.buffer(Role::Activation(rows, features));
+    let mut most = 0;
+    for (round, buffers, slabs) in [(0, 20, 2), (1, 25, 2), (2, 26, 3), (3, 1, 3)] {
+        let waiting: Vec<Buffer> = (0..buffers)
+            .map(|buffer| {
+                cuda.write(&mut here, 0, &numbers(32 * round + buffer));
+                let mut waiting = cuda.buffer(role);
+                cuda.copy_first_rows(&here, &mut waiting, rows);
+                waiting
+            })
+            .collect();
+        for (buffer, waiting) in (0..).zip(&waiting) {
+            cuda.copy_first_rows(waiting, &mut here, rows);
+            let mut back = vec![0.0; rows * features];
+            cuda.read(&here, 0, &mut back);
+            assert!(bits(&back) == bits(&numbers(32 * round + buffer)), "{buffer} of {buffers}");
+        }
+        assert_eq!(*device.watch.0.lock().unwrap(), vec![cuda.host_slab(); slabs], "{buffers}");
+        // So much is planned.
+        most = most.max(waiting.len() * cuda.host_bytes(role));
+        assert_eq!(most.next_multiple_of(cuda.host_slab()), slabs * cuda.host_slab());
     }
 }
 

@@ -83,6 +83,11 @@ pub trait Backend: Send + Sync + 'static {
     fn host_bytes(&self, _role: Role) -> usize {
         0
     }
+    /// Bytes of the host's memory that are taken at a time for all
+    /// [activations that wait there](Role::OffloadedActivation): together they take a multiple.
+    fn host_slab(&self) -> usize {
+        1
+    }
     /// Most bytes that operations take beside their operands; `usize::MAX` if no memory could hold
     /// them.
     fn workspace(&self, work: Work) -> usize;

@@ -6,7 +6,7 @@ use crate::qwen2::{ALL, HALF, Qwen2, SEVEN, THIRTY_TWO};
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard};
 use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
-use isentrope_kernels::{Kind, NORM_BLOCK};
+use isentrope_kernels::{Backend, Kind, NORM_BLOCK};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{AdapterLayout, Layout, ModelConfig};
 use std::fs;
@@ -301,6 +301,7 @@ fn thirty_two_billion_weights_fit_32_gpus_of_80_gb() {
     assert!(plan.peak() <= 76 * GIB && memory(80) - plan.peak() > 3 * GIB, "{plan}");
     let inputs = 64 * 2 * 5120 * 87_040;
     assert!((inputs..inputs + inputs / 20).contains(&plan.host_inputs), "{plan}");
+    assert!(plan.host_inputs.is_multiple_of(backend.host_slab()), "memory is locked in slabs");
     assert!(plan.to_string().contains("in the host's memory, "), "{plan}");
     let host = plan.host_inputs + plan.host_moments + plan.host_program;
     plan.check_host(host).unwrap();

@@ -106,7 +106,8 @@ impl<'a> Updates<'a> {
         let [one, all] =
             [1, self.together].map(|tokens| self.layout.offloaded_bytes(self.backend, tokens));
         // Each input of each pass may take a part of a block more.
-        all.saturating_add(one.saturating_mul(passes))
+        let blocks = all.saturating_add(one.saturating_mul(passes));
+        blocks.checked_next_multiple_of(self.backend.host_slab()).unwrap_or(usize::MAX)
     }
 
     /// Bytes with the smallest tapes, in passes of `pass` tokens. The teacher's passes, which have
