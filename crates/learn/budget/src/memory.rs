@@ -2,6 +2,7 @@
 
 mod least;
 mod parameter_sets;
+mod refusal;
 mod teacher;
 
 pub use parameter_sets::{MOMENTS, ParameterSets, Shard, moments_of_rank, waiting_sums};
@@ -12,7 +13,8 @@ use crate::pass_limits::PassLimits;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Layout, TapeKind};
 use isentrope_rollout::Limits;
-use least::{Least, Phase, Updates, least_scored, scoring};
+use least::{Least, Updates, least_scored, scoring};
+use refusal::{ADAPTERS, Refusal, larger_budget, most_budget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -158,34 +160,41 @@ impl Plan {
                     .to_owned();
             return Err(Error::Setting { key: "ranks.shard", what });
         }
-        let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
-        let with =
-            |sets| Self::sharded(backend, layout, Demand { sets, ..demand }, settings, available);
-        let mut choices = demand.sets.choices(backend, layout).into_iter();
-        let mut sets = choices.next().expect("there is a first choice");
-        let mut plan = with(sets);
-        for next in choices {
+        let budget = budget(settings, available);
+        let choices = demand.sets.choices(backend, layout).into_iter();
+        let choices = choices.map(|sets| Demand { sets, ..demand });
+        let choices = choices.map(|demand| (demand, Least::of(backend, layout, demand)));
+        let (fitting, others): (Vec<_>, Vec<_>) =
+            choices.partition(|(_, least)| least.bytes() <= budget);
+        let mut made: Option<(usize, Result<Self>)> = None;
+        for (demand, least) in fitting {
             // By layer all tapes must exist at once, and be made again block by block.
-            if plan.is_err() && least(next) < least(sets) {
-                (sets, plan) = (next, with(next));
+            let is_better =
+                |(before, plan): &(usize, Result<Self>)| plan.is_err() && least.bytes() < *before;
+            if made.as_ref().is_none_or(is_better) {
+                let plan = Self::within(backend, layout, demand, least, settings, budget);
+                made = Some((least.bytes(), plan));
             }
         }
-        plan
+        if let Some((_, plan)) = made {
+            return plan;
+        }
+        let least = others.into_iter().map(|(_, least)| least).min_by_key(Least::bytes);
+        let least = least.expect("there is a first choice");
+        let most = most_budget(backend, available, budget);
+        let refusal = Refusal { backend, layout, demand, least, budget, most };
+        Err(Error::TooLarge(refusal.to_string()))
     }
 
-    /// The plan for sets that leave nothing to it.
-    fn sharded(
+    /// The plan of a demand that leaves nothing to choose, and whose least fits.
+    fn within(
         backend: &dyn Backend,
         layout: &Layout,
         demand: Demand,
+        least: Least,
         settings: &MemorySettings,
-        available: usize,
+        budget: usize,
     ) -> Result<Self> {
-        let budget = budget(settings, available);
-        let least = Least::of(backend, layout, demand);
-        if least.bytes() > budget {
-            return Err(Error::TooLarge(does_not_fit(backend, layout, least, budget, demand)));
-        }
         let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let updates = Updates::new(backend, layout, demand);
@@ -361,6 +370,7 @@ impl Plan {
         let adapter = with_adapter.filter(|sets| of_all(*sets) <= budget);
         let adapter = adapter.map(|_| ADAPTERS.to_owned());
         let others = has.remedies(backend).into_iter().map(|(remedy, _)| remedy);
+        let larger = larger_budget(needed, most_budget(backend, available, budget));
         Err(Error::TooLarge(format!(
             "the run needs at least {} of memory, for the model alone, and has {}: {}; {}{}",
             human(needed),
@@ -373,6 +383,7 @@ impl Plan {
             adapter
                 .into_iter()
                 .chain(others)
+                .chain(larger)
                 .map(|remedy| format!(", or {remedy} if the rest does"))
                 .collect::<String>(),
         )))
@@ -454,71 +465,9 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("the program {program}, weights {weights}, gradient {gradient}, moments {moments}")
 }
 
-/// The remedy of training less.
-const ADAPTERS: &str = "adapters in place of all weights ([lora])";
-
 /// The layout with adapters, if all weights are trained and adapters could be.
 fn adapted(layout: &Layout, sets: ParameterSets) -> Option<Layout> {
     (sets.may_adapt && layout.adapter.is_none()).then(|| layout.with_default_adapter())
-}
-
-/// Numbers of ranks that a remedy tries.
-const RANKS: [usize; 3] = [2, 4, 8];
-
-/// The error of a run that does not fit, with the remedies.
-fn does_not_fit(
-    backend: &dyn Backend,
-    layout: &Layout,
-    least: Least,
-    budget: usize,
-    demand: Demand,
-) -> String {
-    let (kept, top_k) = match demand.kept_tokens {
-        0 => (String::new(), ""),
-        bytes => (format!(", tokens kept by top-k {}", human(bytes)), ", a smaller rollout.top_k"),
-    };
-    let states = if least.phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
-    let [weights, gradient, moments] = least.sets;
-    // The gradient exists only during updates.
-    let (sets, one) = match least.phase {
-        Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
-        _ => (format!("weights {}, moments {}", human(weights), human(moments)), least.one),
-    };
-    let teacher = match demand.teacher.weights {
-        0 => String::new(),
-        bytes => format!(" (of the weights, {} are the teacher's)", human(bytes)),
-    };
-    let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
-    let adapters = adapted(layout, demand.sets)
-        .map(|layout| (ADAPTERS.to_owned(), Plan::least(backend, &layout, demand)));
-    let remedies =
-        demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
-    // Ranks share the moments, so offloading them does not matter here.
-    let of_ranks =
-        |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
-    let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);
-    let enough = more.into_iter().find(|&(_, needs)| needs <= budget);
-    let (fit, lower): (Vec<_>, Vec<_>) =
-        remedies.chain(enough).chain(adapters).partition(|&(_, needs)| needs <= budget);
-    let lower: Vec<_> = lower.into_iter().filter(|&(_, needs)| needs < least.bytes()).collect();
-    let shown = |remedies: &[(String, usize)], before: &str| -> String {
-        remedies.iter().map(|(what, needs)| format!("{before}{what} ({})", human(*needs))).collect()
-    };
-    let further = if fit.is_empty() && !lower.is_empty() {
-        format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(','))
-    } else {
-        String::new()
-    };
-    format!(
-        "the run needs at least {} of memory and has {}: {sets}{teacher}{kept}, and {} to work on \
-         {} tokens at a time; a smaller model, a smaller rollout.max_tokens and \
-         data.max_prompt_tokens{top_k}{}{states} would make it fit{further}",
-        human(least.bytes()),
-        human(budget),
-        human(one),
-        least.tokens,
-        shown(&fit, ", or "),
-    )
 }
 
 impl fmt::Display for Plan {

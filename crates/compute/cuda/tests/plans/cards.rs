@@ -332,7 +332,7 @@ fn a_refusal_names_what_would_fit() {
     // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without
     // their moments they do.
     let offered = said(80, Dtype::Bf16, demand(false));
-    assert!(offered.contains(", or memory.offload_moments = true ("), "{offered}");
+    assert!(offered.contains("; memory.offload_moments = true ("), "{offered}");
     assert!(offered.contains("8 ranks (") || offered.contains("4 ranks ("), "{offered}");
     let least = Plan::least(&cuda(80, Dtype::Bf16), &seven, demand(true));
     assert!(least > 57 * GIB && least < 72 * GIB, "{least}");
@@ -364,4 +364,37 @@ fn a_refusal_names_what_would_fit() {
     let refused = plan.check_host(3 * GIB).unwrap_err().to_string();
     assert!(refused.starts_with("the run needs 3895 MiB of the host's memory"), "{refused}");
     assert!(plan.peak() > OVERHEAD + plan.weights + plan.gradient);
+}
+
+/// Moments on the host and more than nine tenths of the GPU, together or with more ranks: a plan
+/// with the settings that are named fits.
+#[test]
+fn a_refusal_names_settings_that_fit_together() {
+    let layout = layout(&THIRTY_TWO);
+    let backend = cuda(80, Dtype::Bf16);
+    let plan = |demand, settings: &MemorySettings, memory| {
+        Plan::new(&backend, &layout, demand, settings, memory)
+    };
+    let refused = |ranks, offloads, memory| {
+        let demand = of_rank(ranks, Shard::Auto, offloads);
+        plan(demand, &MemorySettings::default(), memory).unwrap_err().to_string()
+    };
+    let both = "memory.offload_moments = true and memory.budget_gib = ";
+    let said = refused(32, false, memory(80));
+    let named = said.split(&format!("tokens at a time; {both}")).nth(1);
+    let named = named.and_then(|rest| rest.split(' ').next()).expect(&said);
+    let budget_gib = Some(named.parse().unwrap());
+    let settings = MemorySettings { budget_gib, ..MemorySettings::default() };
+    let made = plan(of_rank(32, Shard::Auto, true), &settings, memory(80)).unwrap();
+    assert!(made.peak() < memory(80) - 2 * GIB && made.peak() > memory(80) / 10 * 9, "{made}");
+    // Fewer ranks are too few, whatever else is set.
+    let of_eight = refused(8, false, memory(80));
+    let ranks = format!("tokens at a time; 32 ranks with {both}{named} (");
+    assert!(of_eight.contains(&ranks), "{of_eight}");
+    // The budget alone, as far as the GPU's driver and libraries have room beside it.
+    let least = Plan::least(&backend, &layout, of_rank(32, Shard::Auto, true));
+    let alone = format!("; memory.budget_gib = {named} (");
+    let [fits, does_not] = [96, 98].map(|part| refused(32, true, least / part * 100));
+    assert!(fits.contains(&alone), "{fits}");
+    assert!(!does_not.contains("memory.budget_gib"), "{does_not}");
 }

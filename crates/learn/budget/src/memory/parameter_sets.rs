@@ -12,6 +12,8 @@ const ALIGNMENT: usize = 16;
 const BLOCKS: usize = 2;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
+/// The remedy of moments in the host's memory.
+pub(super) const OFFLOADING: &str = "memory.offload_moments = true";
 
 /// The most elements whose moments a rank holds, of `ranks` ranks.
 pub fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
@@ -213,9 +215,16 @@ impl ParameterSets {
         if self.shards > 1 {
             add("fewer shards (update.shards, sft.shards)", Self { shards: 1, ..self });
         }
-        if !self.offloads_moments && backend.host_bytes(Role::OffloadedMoment(1)) > 0 {
-            add("memory.offload_moments = true", Self { offloads_moments: true, ..self });
+        if let Some(sets) = self.with_offloaded_moments(backend) {
+            add(OFFLOADING, sets);
         }
         remedies
+    }
+
+    /// The sets with moments in the host's memory, if these are not and the device has its own.
+    pub(super) fn with_offloaded_moments(self, backend: &dyn Backend) -> Option<Self> {
+        let has_own_memory = backend.host_bytes(Role::OffloadedMoment(1)) > 0;
+        let may = !self.offloads_moments && has_own_memory;
+        may.then_some(Self { offloads_moments: true, ..self })
     }
 }

@@ -235,14 +235,14 @@ fn remedies_that_are_enough_are_named_with_the_memory_that_the_run_would_need() 
     assert!(one_shard < without && without < all);
     let message = refusal(&layout, with, all - 1);
     let both = format!(
-        ", or objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, \
+        "; objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, \
          sft.shards) ({}), or 2 ranks (",
         human(without),
         human(one_shard)
     );
     assert!(message.contains(&both) && !message.contains("less with"), "{message}");
     let message = refusal(&layout, with, one_shard);
-    assert!(!message.contains("reference_kl") && message.contains("or fewer shards"), "{message}");
+    assert!(!message.contains("reference_kl") && message.contains("; fewer shards"), "{message}");
     let with_adapters = Plan::least(&cpu(), &layout.with_default_adapter(), with);
     let message = refusal(&layout, with, with_adapters - 1);
     let less = "; it would need less with objective.reference_kl.coefficient = 0 (";
@@ -250,7 +250,7 @@ fn remedies_that_are_enough_are_named_with_the_memory_that_the_run_would_need() 
     let without_reference = "objective.distillation.self_teacher = \"live\"";
     let sets = ParameterSets { without_reference, ..sets };
     let message = refusal(&layout, Demand { sets, ..with }, all - 1);
-    let live = format!(", or objective.distillation.self_teacher = \"live\" ({})", human(without));
+    let live = format!("; objective.distillation.self_teacher = \"live\" ({})", human(without));
     assert!(message.contains(&live) && !message.contains("reference_kl"), "{message}");
 }
 
@@ -263,7 +263,7 @@ fn adapters_are_a_remedy_if_the_run_fits_with_them() {
     assert!(least < all);
     let remedy =
         |bytes: usize| format!("adapters in place of all weights ([lora]) ({})", human(bytes));
-    for (budget, words) in [(all - 1, ", or "), (least, ", or "), (least - 1, "need less with ")] {
+    for (budget, words) in [(all - 1, ", or "), (least, "; "), (least - 1, "need less with ")] {
         let message = refusal(&layout, demand, budget);
         assert!(message.contains(&format!("{words}{}", remedy(least))), "{message}");
     }
