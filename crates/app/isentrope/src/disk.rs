@@ -6,10 +6,15 @@ use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::path::Path;
 
+/// Bytes that a disk takes in a second: an assumption, which the plan says.
+const SPEED: f64 = 1e9;
+
 /// The room that checkpoints need, and the room that there is.
 pub struct Room {
     /// Bytes of a checkpoint.
     each: usize,
+    /// The ranks that write them, and most bytes of one that a rank writes.
+    of_rank: (usize, usize),
     /// The most checkpoints at a time.
     count: usize,
     /// The latest checkpoints that are kept (`checkpoint.keep`).
@@ -26,8 +31,14 @@ impl Room {
         let (each, count) = prepared.checkpoints();
         // A run that goes on replaces its checkpoints, and one that is overwritten loses them.
         let had = names(&place.dir.join("checkpoints")).map_or(0, |had| had.len());
-        let dir = place.dir.display().to_string();
-        Self { each, count, keep: prepared.kept_checkpoints(), had, free: free(&place.dir), dir }
+        let (of_rank, keep) = (prepared.checkpoint_of_rank(), prepared.kept_checkpoints());
+        let (free, dir) = (free(&place.dir), place.dir.display().to_string());
+        Self { each, of_rank, count, keep, had, free, dir }
+    }
+
+    /// The need of a run on other machines, whose disk is not known.
+    pub fn elsewhere<T: Trainer>(prepared: &Prepared<T>, place: &RunLocation) -> Self {
+        Self { free: None, ..Self::of(prepared, place) }
     }
 
     /// The need, as a line of the plan.
@@ -35,7 +46,17 @@ impl Room {
         let Self { each, count, dir, .. } = self;
         let most = if *count > 1 { format!(" each, at most {count} at a time") } else { "".into() };
         let free = self.free.map_or(String::new(), |free| format!(", {} are free", human(free)));
-        format!("checkpoints: {}{most} in {dir}{free}", human(*each))
+        let (ranks, of_rank) = self.of_rank;
+        let (all, own) = (seconds(*each), seconds(of_rank));
+        let written = match ranks {
+            1 => format!("written in {all} at 1 GB/s (an assumption)"),
+            _ => format!(
+                "a rank writes up to {} of one, in {own} if it has 1 GB/s of a disk (an \
+                 assumption), in {all} if all ranks share 1 GB/s",
+                human(of_rank)
+            ),
+        };
+        format!("checkpoints: {}{most} in {dir}{free}; {written}", human(*each))
     }
 
     /// A warning, if there is too little room.
@@ -50,6 +71,14 @@ impl Room {
             self.dir,
             human(free)
         ))
+    }
+}
+
+/// The time that a disk takes to write some bytes.
+fn seconds(bytes: usize) -> String {
+    match bytes as f64 / SPEED {
+        short if short < 1.0 => "less than 1 s".to_owned(),
+        long => format!("{long:.0} s"),
     }
 }
 
@@ -75,6 +104,7 @@ mod tests {
     fn a_warning_comes_with_too_little_room() {
         let of = |free: usize, had: usize, keep: usize| Room {
             each: 3 << 30,
+            of_rank: (1, 3 << 30),
             count: 4,
             keep,
             had,
@@ -84,8 +114,13 @@ mod tests {
         let room = |free, had| of(free, had, 2);
         assert_eq!(
             room(20, 0).line(),
-            "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free"
+            "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free; written \
+             in 3 s at 1 GB/s (an assumption)"
         );
+        let of_ranks = Room { of_rank: (4, 1 << 29), free: None, ..room(20, 0) }.line();
+        let written = "in runs/a; a rank writes up to 512 MiB of one, in less than 1 s if it has \
+                       1 GB/s of a disk (an assumption), in 3 s if all ranks share 1 GB/s";
+        assert!(of_ranks.ends_with(written), "{of_ranks}");
         assert_eq!(room(12, 0).warning(), None);
         let said = room(11, 0).warning().unwrap();
         assert!(said.contains("need 12.0 GiB in runs/a, and 11.0 GiB are free"), "{said}");

@@ -1,5 +1,6 @@
 //! The memory plan, made before any memory is taken.
 
+mod host;
 mod least;
 mod parameter_sets;
 mod refusal;
@@ -310,43 +311,6 @@ impl Plan {
         let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
         let choices = demand.sets.choices(backend, layout).into_iter();
         choices.map(least).min().expect("there is a first choice")
-    }
-
-    /// Checks that the run's part of the host's memory fits into the `free` bytes there, where the
-    /// device has memory of its own.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when moments are offloaded that do not
-    /// fit; [`Error::TooLarge`] when the rest does not.
-    pub fn check_host(&self, free: usize) -> Result<()> {
-        let beside = self.host_program.saturating_add(self.host_inputs);
-        let needed = self.host_moments.saturating_add(beside);
-        if needed <= free {
-            return Ok(());
-        }
-        if self.host_moments == 0 {
-            let inputs = match self.host_inputs {
-                0 => String::new(),
-                bytes => format!("{} for the inputs of blocks until the way back, ", human(bytes)),
-            };
-            return Err(Error::TooLarge(format!(
-                "the run needs {} of the host's memory, {inputs}for weights on their way to the \
-                 GPU and to checkpoints, for the loss and for tokens that truncated sampling \
-                 keeps, and {} are free there: a smaller model, fewer responses in an update, a \
-                 smaller rollout.max_tokens or a smaller rollout.top_k need less",
-                human(beside),
-                human(free)
-            )));
-        }
-        let what = format!(
-            "asks for {} of the host's memory, beside {} for the program, its loss, what is \
-             loaded and saved and what waits for the way back, and {} are free there: leave it \
-             out, or train with more ranks on several machines, which share the moments",
-            human(self.host_moments),
-            human(beside),
-            human(free)
-        );
-        Err(Error::Setting { key: "memory.offload_moments", what })
     }
 
     /// Checks that weights, gradient and moments alone fit, before the data are known.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::ranks::TrainingRanks;
-use crate::run::{RunDirectory, StepRecord};
+use crate::run::{RunDirectory, StepRecord, most_of_a_rank};
 use crate::settings::{
     CheckpointSettings, DeviceSettings, Dtype, LoraSettings, ModelSource, OptimizerSettings,
     POLICY_OPTIMIZER, RanksSettings, RunSettings, Transport, count,
@@ -352,16 +352,32 @@ impl<T: Trainer> Prepared<T> {
     /// Bytes of a checkpoint's weights and moments; and the most checkpoints at a time, among them
     /// the one that is being written.
     pub fn checkpoints(&self) -> (usize, usize) {
-        let Tables { run, checkpoint, process_model, .. } = self.trainer.tables();
-        let exact = 4 + 4 * MOMENTS;
-        let rounded = if checkpoint.dtype == Dtype::Float32 { 0 } else { 2 };
-        let of_process_model = if process_model.is_some() { exact } else { 0 };
-        let bytes = count(self.layout.trained()) * (exact + rounded + of_process_model);
+        let Tables { run, checkpoint, .. } = self.trainer.tables();
         let due = if checkpoint.every > 0 { run.steps.div_ceil(checkpoint.every) } else { 1 };
         let best = usize::from(!self.sets.is_empty());
         let interim = usize::from(checkpoint.minutes > 0.0);
         let due = usize::try_from(due).unwrap_or(usize::MAX);
-        (bytes, due.min(checkpoint.keep.saturating_add(best + 1)).saturating_add(interim))
+        let count = due.min(checkpoint.keep.saturating_add(best + 1)).saturating_add(interim);
+        (self.checkpoint_sets().iter().sum(), count)
+    }
+
+    /// The number of ranks, and most bytes of a checkpoint that one of them writes.
+    pub fn checkpoint_of_rank(&self) -> (usize, usize) {
+        let ranks = self.demand.sets.ranks;
+        (ranks, most_of_a_rank(&self.checkpoint_sets(), ranks))
+    }
+
+    /// Bytes of a checkpoint's sets of files: the model, its exact weights if the model is rounded,
+    /// its moments; a process model, its moments.
+    fn checkpoint_sets(&self) -> [usize; 5] {
+        let Tables { checkpoint, process_model, .. } = self.trainer.tables();
+        let (exact, moments) = (4, 4 * MOMENTS);
+        let policy = if checkpoint.dtype == Dtype::Float32 { [exact, 0] } else { [2, exact] };
+        let process_model = if process_model.is_some() { [exact, moments] } else { [0, 0] };
+        let [weights, exact] = policy;
+        let [of_process_model, its_moments] = process_model;
+        [weights, exact, moments, of_process_model, its_moments]
+            .map(|bytes| bytes * count(self.layout.trained()))
     }
 
     /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe

@@ -229,12 +229,16 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         assert_parts(line, &[" in the host's memory; sampling: "]);
     }
     assert!(!shown.contains("# time: "), "nobody knows how fast it is: {shown}");
+    assert_parts(&shown, &["# the host's memory: with bf16 ", " (moments ", "; with f32 "]);
+    let written = "; written in less than 1 s at 1 GB/s (an assumption)";
+    assert_parts(&shown, &["# checkpoints: ", written]);
     let limit = "if a GPU of type RTX 4090 ran at its peak of 165 TFLOP/s in bf16";
     assert_parts(&shown, &["# limit, not a forecast: ", limit, "; with f32 at least "]);
     // One of several ranks has its share of the moments, and in bf16 of the remainders.
     let (alone, _) = spoken(dry("update.shards=8", "--gpu-memory 24 --ranks 1"));
     assert_parts(alone.lines().next().unwrap(), &[", sums of shards "]);
     let (of_eight, _) = spoken(dry("", "--gpu-memory 24 --ranks 8"));
+    assert_parts(&of_eight, &[" for 8 ranks on a machine", "; a rank writes up to "]);
     let mut of_eight = of_eight.lines();
     let shards = "update.shards = 8, one for each rank, since the recipe does not set it";
     let heading = format!("# one of 8 ranks, each with a device of its own; {shards}:");

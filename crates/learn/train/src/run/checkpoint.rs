@@ -194,11 +194,7 @@ impl CheckpointStore {
         let staged = ranks.is_first().then(|| self.stage(state.step, &parts)).transpose()?;
         let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
         let dir = self.dir.join(ranks.broadcast(name.unwrap_or_default().to_owned())?);
-        // Small models have one file in each set, so each set begins with another rank.
-        let writer = |set: usize| Writer {
-            number: (ranks.rank() + set * (ranks.count() - 1)) % ranks.count(),
-            of: ranks.count(),
-        };
+        let writer = |set: usize| writer(ranks.rank(), ranks.count(), set);
         let options = WriteOptions {
             dtype: self.settings.dtype.into(),
             max_shard_bytes: self.max_file_bytes,
@@ -371,6 +367,28 @@ impl<S> FoundCheckpoint<S> {
         let model = models.saved(&self.dir.join(PROCESS_MODEL), None)?;
         Ok((model, (Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)))
     }
+}
+
+/// The files that a rank of `ranks` writes of one set, such as the moments. Small models have one
+/// file in each set, so each set begins with another rank.
+fn writer(rank: usize, ranks: usize, set: usize) -> Writer {
+    Writer { number: (rank + set * (ranks - 1)) % ranks, of: ranks }
+}
+
+/// Most bytes that one of `ranks` ranks writes of a checkpoint whose sets have these bytes. Files
+/// count as full, although they end with a whole tensor.
+pub(crate) fn most_of_a_rank(sets: &[usize], ranks: usize) -> usize {
+    let most = MAX_SHARD_BYTES as usize;
+    let file = |(file, at): (usize, usize), bytes: usize| (file, most.min(bytes - at));
+    let of_rank = |rank| -> usize {
+        let of_set = |(set, &bytes): (usize, &usize)| -> usize {
+            let files = (0..bytes).step_by(most).enumerate().map(move |at| file(at, bytes));
+            let writer = writer(rank, ranks, set);
+            files.filter(|&(file, _)| writer.has(file)).map(|(_, bytes)| bytes).sum()
+        };
+        sets.iter().enumerate().map(of_set).sum()
+    };
+    (0..ranks).map(of_rank).max().unwrap_or(0)
 }
 
 /// The name of a checkpoint's file below it, and its hash.

@@ -26,7 +26,7 @@ pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary, word};
 
 use self::checkpoint::Standing;
-pub(crate) use self::checkpoint::{FoundCheckpoint, Learners, SavedMoments};
+pub(crate) use self::checkpoint::{FoundCheckpoint, Learners, SavedMoments, most_of_a_rank};
 use self::initial_states::InitialStates;
 use self::log::Log;
 use crate::clock::Clock;

@@ -59,14 +59,14 @@ impl Card {
         Ok(Self { name: named(sheet.name, memory, true), memory, sheets: vec![sheet] })
     }
 
-    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least
-    /// on known GPUs.
+    /// Plans of one of `ranks` ranks with either type of numbers, a line each, the host's memory
+    /// that it takes, and how long a step takes at least on known GPUs.
     ///
     /// # Errors
     /// When it fits with neither, with what would help.
-    pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> Result<String> {
+    pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>, ranks: usize) -> Result<String> {
         let memory = self.memory;
-        let (mut text, mut refusals) = (String::new(), Vec::new());
+        let (mut text, mut refusals, mut hosts) = (String::new(), Vec::new(), Vec::new());
         let mut limits = vec![Vec::new(); self.sheets.len()];
         for (name, dtype) in [("bf16", Dtype::Bf16), ("f32", Dtype::F32)] {
             let backend = Cuda::new(Arc::new(PlanningDevice { memory }), dtype);
@@ -76,6 +76,7 @@ impl Card {
                         let limit = prepared.limit(&backend, &plan, peak(sheet, dtype));
                         limits.push(format!("with {name} {limit}"));
                     }
+                    hosts.extend(plan.on_host(ranks).map(|host| format!("with {name} {host}")));
                     plan.to_string()
                 }
                 Err(error) => {
@@ -89,6 +90,7 @@ impl Card {
         if refusals.len() == 2 {
             bail!("the run does not fit {}\n{}", self.name, refusals.join("\n"));
         }
+        text += &format!("the host's memory: {}\n", hosts.join("; "));
         for (sheet, limits) in
             self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty())
         {

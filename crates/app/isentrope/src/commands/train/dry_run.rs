@@ -5,13 +5,14 @@ use super::{ask_for_teacher, check_kind, describe_without_retries, settle_date};
 use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
-use crate::memory::Memory;
+use crate::memory::{Memory, human};
 use crate::messages::{PLAIN_WIDTH, fitted};
 use crate::progress::Download;
 use crate::ranks::Ranks;
 use crate::recipe;
 use crate::standard_output::{print, width};
 use anyhow::Result;
+use isentrope_budget::memory::Plan;
 use isentrope_budget::time::Speeds;
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
@@ -69,13 +70,19 @@ pub fn dry_run<R: TrainingRecipe>(
     let (needs, usable) = match target {
         Target::Card(card) => {
             check_shapes()?;
-            (comment(&card.plans(&prepared)?), Ok(()))
+            let needs = comment(&card.plans(&prepared, share.count)?);
+            (needs + &comment(&Room::elsewhere(&prepared, place).line()), Ok(()))
         }
         Target::Device(Ok((device, most))) => {
             models().try_for_each(|(dir, config)| device.check_shapes(dir, config))?;
             let of_host = Memory::now().available as usize / ranks.local_rank().of;
-            let needs =
-                device.run(|backend| needs(&prepared, most, of_host, &*backend, &device))?;
+            let needs = device.run(|backend| {
+                let plan = planned(&prepared, most, of_host, &*backend, &device)?;
+                let host = plan.on_host(share.count).map(|host| {
+                    comment(&format!("the host's memory: {host}; {} are free here", human(of_host)))
+                });
+                Ok(needs(&prepared, &plan, &*backend, &device)? + &host.unwrap_or_default())
+            })?;
             let room = Room::of(&prepared, place);
             prepared.notes.extend(room.warning());
             (needs + &comment(&room.line()), Ok(()))
@@ -167,27 +174,37 @@ fn describe_data(places: &[PathBuf]) -> String {
     text
 }
 
-/// Computes the needs of a run on a device, as comments above its recipe. `most` bytes of the
-/// device's memory at most count as free, and `of_host` bytes of the host's are free for this rank.
-fn needs<T: Trainer>(
+/// Plans a run on a device. `most` bytes of the device's memory at most count as free, and
+/// `of_host` bytes of the host's are free for this rank.
+fn planned<T: Trainer>(
     prepared: &Prepared<T>,
     most: usize,
     of_host: usize,
     backend: &dyn Backend,
     device: &Device,
-) -> Result<String> {
+) -> Result<Plan> {
     let plan = prepared.plan(backend, device.available(most));
     let plan = plan.map_err(|error| device.unfitting(error))?;
     plan.check_host(of_host)?;
+    Ok(plan)
+}
+
+/// Computes the needs of a planned run on a device, as comments above its recipe.
+fn needs<T: Trainer>(
+    prepared: &Prepared<T>,
+    plan: &Plan,
+    backend: &dyn Backend,
+    device: &Device,
+) -> Result<String> {
     let mut speeds = Speeds::default();
-    let estimate = prepared.estimate_with(backend, &plan, &mut speeds)?;
+    let estimate = prepared.estimate_with(backend, plan, &mut speeds)?;
     let limit = match device.data_sheet() {
         Some((sheet, dtype)) => {
-            let limit = prepared.limit(backend, &plan, card::peak(sheet, dtype));
+            let limit = prepared.limit(backend, plan, card::peak(sheet, dtype));
             format!("{}: {limit}", card::at_peak(sheet))
         }
         None => {
-            let (limit, peak) = prepared.measured_limit(backend, &plan, &mut speeds)?;
+            let (limit, peak) = prepared.measured_limit(backend, plan, &mut speeds)?;
             let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
             format!(
                 "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} \

@@ -184,3 +184,20 @@ fn write_and_read(lora: Option<LoraSettings>) {
         assert!(notes[0].contains(&damaged.display().to_string()), "{notes:?}");
     });
 }
+
+/// The files of a checkpoint of 32.8 billion weights, of at most 5 GB: 14 of the model, 27 of exact
+/// weights and 53 of moments.
+#[test]
+fn ranks_write_about_as_much_as_each_other() {
+    let weights = 32_800_000_000_usize;
+    let sets = [2, 4, 8, 0, 0].map(|bytes| bytes * weights);
+    let whole: usize = sets.iter().sum();
+    assert_eq!(most_of_a_rank(&sets, 1), whole);
+    for ranks in [2, 4, 8, 32, 64] {
+        let most = most_of_a_rank(&sets, ranks);
+        let file = MAX_SHARD_BYTES as usize;
+        assert!(most >= whole / ranks && most < whole / ranks + 3 * file, "{ranks}: {most}");
+    }
+    // Sets of one file each begin with another rank.
+    assert_eq!(most_of_a_rank(&[2, 4, 8, 4, 8], 8), 8);
+}
