@@ -36,6 +36,8 @@ pub struct Settings {
     pub capability: (u32, u32),
     /// Bytes of memory.
     pub memory: usize,
+    /// A kernel, and the number of its launch, from 1, from which on all launches fail.
+    pub fails_at: Option<(&'static str, u64)>,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             races: env::var_os("ISENTROPE_EMULATOR_RACES").is_some_and(|value| !value.is_empty()),
             capability: (9, 0),
             memory: 8 << 30,
+            fails_at: None,
         }
     }
 }
@@ -69,6 +72,8 @@ struct Shared {
     /// Workers that wait for the next launch. A launch holds the lock until its blocks have run.
     workers: Mutex<Vec<Worker>>,
     launches: AtomicU64,
+    /// Launches of the kernel that is to fail.
+    launches_to_failure: AtomicU64,
     /// Sources compiled so far.
     units: Mutex<HashMap<&'static str, Arc<Unit>>>,
     /// Texts that replace the files' own.
@@ -85,6 +90,7 @@ impl Emulator {
             allocations: Arc::new(Allocations::new(settings.memory, settings.seed)),
             workers: Mutex::default(),
             launches: AtomicU64::new(0),
+            launches_to_failure: AtomicU64::new(0),
             units: Mutex::default(),
             replaced: Replaced::new(),
             order: Mutex::default(),
@@ -104,6 +110,17 @@ impl Emulator {
     fn uses(&self, memories: impl IntoIterator<Item = u64>) {
         if let Err(mistake) = self.order().used(self.number, memories) {
             isentrope_cuda::DeviceFailure::of_device(mistake).end();
+        }
+    }
+
+    /// Fails as a lost GPU does, if that is planned for this launch or was for an earlier one.
+    fn fail_if_planned(&self, kernel: &str) {
+        let Some((failing, number)) = self.shared.settings.fails_at else { return };
+        let launches = &self.shared.launches_to_failure;
+        let is_next = kernel == failing;
+        if launches.fetch_add(is_next.into(), Ordering::Relaxed) + u64::from(is_next) >= number {
+            let said = format!("the emulated GPU has failed while it ran {kernel}");
+            isentrope_cuda::DeviceFailure::of_device(said).end();
         }
     }
 
@@ -406,6 +423,7 @@ impl Device for Emulator {
 
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.carry_out();
+        self.fail_if_planned(function.name);
         if let Err(failure) = self.try_launch(function, grid, arguments) {
             isentrope_cuda::DeviceFailure::of_device(failure).end();
         }

@@ -2,9 +2,10 @@
 //!
 //! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees, by the part of their UUIDs
 //! behind `GPU-`. Unset, there is one GPU, `0`; empty, there is none. `ISENTROPE_EMULATED_MEMORY`
-//! is the memory of each in KiB (2 GiB without it). `ISENTROPE_EMULATED_NCCL` is the path of
-//! `tools/nccl-loopback`, which moves bytes between ranks; without it they travel through the
-//! hosts.
+//! is the memory of each in KiB (2 GiB without it). `ISENTROPE_EMULATED_FAULT`, such as
+//! `1:adamw:3`, has GPU `1` fail at the third launch of a kernel. `ISENTROPE_EMULATED_NCCL` is the
+//! path of `tools/nccl-loopback`, which moves bytes between ranks; without it they travel through
+//! the hosts.
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use isentrope_cuda::gpu::Nccl;
@@ -19,6 +20,23 @@ struct Emulated {
     names: Vec<String>,
     /// Bytes of memory of each.
     memory: usize,
+    fault: Option<Fault>,
+}
+
+/// A planted fault.
+struct Fault {
+    gpu: String,
+    /// The kernel and the number of its launch.
+    at: (&'static str, u64),
+}
+
+impl Fault {
+    fn of(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let (gpu, kernel) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let launch = parts.next()?.parse().ok()?;
+        Some(Self { gpu, at: (kernel.leak(), launch) }) // the process has one
+    }
 }
 
 impl Gpus for Emulated {
@@ -31,7 +49,9 @@ impl Gpus for Emulated {
 
     fn open(&self, index: usize) -> Result<OpenGpu, String> {
         let name = self.names.get(index).ok_or("there is no such emulated GPU")?;
-        let settings = Settings { memory: self.memory, ..Settings::default() };
+        let fault = self.fault.as_ref().filter(|fault| fault.gpu == *name);
+        let fails_at = fault.map(|fault| fault.at);
+        let settings = Settings { memory: self.memory, fails_at, ..Settings::default() };
         let about = AboutGpu {
             name: "emulated".into(),
             uuid: format!("GPU-{name}"),
@@ -57,5 +77,8 @@ fn main() -> ExitCode {
     let names = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let kib =
         std::env::var("ISENTROPE_EMULATED_MEMORY").ok().and_then(|text| text.parse::<usize>().ok());
-    isentrope::main(Box::new(Emulated { names, memory: kib.map_or(MEMORY, |kib| kib << 10) }))
+    let memory = kib.map_or(MEMORY, |kib| kib << 10);
+    let fault = std::env::var("ISENTROPE_EMULATED_FAULT").ok();
+    let fault = fault.map(|text| Fault::of(&text).expect("GPU:KERNEL:LAUNCH"));
+    isentrope::main(Box::new(Emulated { names, memory, fault }))
 }

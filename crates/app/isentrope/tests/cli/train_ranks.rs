@@ -2,7 +2,7 @@
 //! process, and one word where they fail.
 
 use crate::processes::{kill, send, send_to, start, start_heard};
-use crate::program::{assert_parts, skipped, stderr};
+use crate::program::{assert_parts, names, skipped, stderr};
 use crate::train_distill::TEACHER;
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed, timings};
@@ -315,6 +315,40 @@ fn a_library_between_gpus_that_fails_ends_all_ranks_in_time() {
             assert_failed_once(&output, parts[0]);
             assert_failed_once(&output, parts[1]);
         }
+    }
+}
+
+/// Each GPU tests AdamW once, and makes one update a step: this one fails in the second.
+#[test]
+#[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
+fn a_gpu_that_fails_ends_all_ranks_in_time_and_what_was_sampled_stays() {
+    let bench = Bench::train();
+    let sets = "rollout.filter=false update.shards=2 update.prompts=4 update.epochs=1 \
+                eval.every=0 run.steps=3 checkpoint.every=1 checkpoint.keep=9 device.kind=cuda \
+                ranks.timeout_s=10";
+    let command = |out: &str, flags: &str| {
+        let mut command = bench.emulated(out, sets, flags);
+        command.env("ISENTROPE_EMULATED_GPUS", "0,1");
+        command
+    };
+    succeed(command("whole", ""));
+    for launcher in Launcher::installed() {
+        let out = format!("lost-{}", launcher.name);
+        let mut faulty = command(&out, "");
+        faulty.env("ISENTROPE_EMULATED_FAULT", "1:adamw:3");
+        let output = ended(launcher.ranks(2, &faulty));
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert_failed_once(&output, "rank 1 (");
+        assert_failed_once(&output, "the emulated GPU has failed while it ran adamw");
+        assert_eq!(lines(&bench.out(&out)), 2, "the first step is recorded");
+        let journals = names(&bench.out(&out).join("rollouts"));
+        for rank in [0, 1] {
+            let name = format!("step-000002.rank-{rank}.journal");
+            assert!(journals.contains(&name), "{journals:?}");
+        }
+        let said = succeed(launcher.ranks(2, &command(&out, "--resume")));
+        assert!(said.contains("step 2: 16 of its responses were sampled before"), "{said}");
+        assert_same_results(&bench.out("whole"), &bench.out(&out));
     }
 }
 
