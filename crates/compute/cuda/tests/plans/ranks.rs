@@ -2,7 +2,7 @@
 //! number of them, in the memory that the plan of one of them says.
 
 use super::MOMENT;
-use super::runs::{Watcher, emulated, imitation, last, location, model};
+use super::runs::{Watcher, emulated, imitation, last, location, model_of};
 use isentrope_budget::memory::{OVERHEAD, Plan, Shard};
 use isentrope_cuda::Dtype;
 use isentrope_data::TaskName;
@@ -104,7 +104,8 @@ fn saved(out: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Compares runs with a run of one rank. A run makes each of its steps on another number of ranks.
+/// Compares runs with a run of one rank. A run makes each of its steps on another number of ranks,
+/// which share what the recipe says.
 ///
 /// Returns the bytes of block inputs in the host's memory of each run's first step.
 fn check<R: TrainingRecipe>(
@@ -120,6 +121,8 @@ fn check<R: TrainingRecipe>(
     let want = saved(&whole);
     assert!(want.len() > 1, "weights and moments");
     let mut host_inputs = Vec::new();
+    let shard = recipe(1).tables().ranks.shard;
+    assert_ne!(shard, Shard::Auto, "a plan would choose");
     for counts in runs {
         let out = out.join(format!("{counts:?}"));
         for (step, &ranks) in counts.iter().enumerate() {
@@ -127,12 +130,20 @@ fn check<R: TrainingRecipe>(
             if step == 0 {
                 host_inputs.push(plan.host_inputs);
             }
+            assert_eq!(plan.by_layer, ranks > 1 && shard == Shard::Gradients, "{plan}");
             let is_less = dtype == Dtype::Bf16 && ranks > 1;
             assert_eq!(plan.weights < alone.weights, is_less, "{plan}");
         }
         assert!(saved(&out) == want, "{dtype:?}, on {counts:?} ranks");
     }
     host_inputs
+}
+
+/// A tiny model. Its head is the embedding, unless ranks of several shards are to share gradients.
+fn model(dir: &Path, shards: usize, shard: Shard, runs: &[&[usize]]) {
+    let has_one_shard = runs.iter().copied().flatten().all(|&ranks| ranks == shards);
+    let is_tied = shard != Shard::Gradients || has_one_shard;
+    model_of(dir, json!({ "tie_word_embeddings": is_tied }));
 }
 
 /// Imitation with checkpoints whose model files are rounded, beside exact weights.
@@ -144,7 +155,7 @@ fn imitating(
     least: Least,
 ) -> Vec<usize> {
     let dir = tempfile::tempdir().unwrap();
-    model(dir.path());
+    model(dir.path(), shards, shard, runs);
     let recipe = |steps: usize| {
         let mut recipe = imitation(dir.path(), steps as u64, 1);
         recipe.sft.shards = Some(shards);
@@ -182,11 +193,14 @@ fn ranks_with_slices_of_the_gradient_have_one_ranks_bytes_in_the_memory_of_their
 #[test]
 #[ignore = "deep: many runs on the emulator"]
 fn any_number_of_ranks_makes_the_same_bytes() {
-    for dtype in [Dtype::Bf16, Dtype::F32] {
-        imitating(dtype, 8, Shard::Auto, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]], Least::OfAll);
+    let kinds = [Dtype::Bf16, Dtype::F32].into_iter();
+    let kinds = kinds.flat_map(|dtype| [Shard::Optimizer, Shard::Gradients].map(|of| (dtype, of)));
+    for (dtype, shard) in kinds {
+        imitating(dtype, 8, shard, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]], Least::OfAll);
         // With a process model, which is trained as well, beside a reference.
         let dir = tempfile::tempdir().unwrap();
-        model(dir.path());
+        let runs: [&[usize]; 3] = [&[1, 4], &[4, 2], &[2, 1]];
+        model(dir.path(), 4, shard, &runs);
         let first = || imitation(dir.path(), 1, 1);
         run(first, dir.path(), &dir.path().join("first"), dtype, 1, Least::OfAll);
         let base = last(&dir.path().join("first"));
@@ -203,8 +217,9 @@ fn any_number_of_ranks_makes_the_same_bytes() {
             (recipe.eval.problems, recipe.eval.samples) = (Some(1), Some(1));
             recipe.eval.max_tokens = Some(4);
             recipe.update.shards = Some(4);
+            recipe.ranks.shard = shard;
             recipe
         };
-        check(recipe, &base, dir.path(), dtype, &[&[1, 4], &[4, 2], &[2, 1]], Least::OfAll);
+        check(recipe, &base, dir.path(), dtype, &runs, Least::OfAll);
     }
 }

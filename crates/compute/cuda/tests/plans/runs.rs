@@ -74,7 +74,7 @@ pub fn model(dir: &Path) {
 
 /// A tiny model over the built-in task's characters with `differences` from a dense one in its
 /// config.json.
-fn model_of(dir: &Path, differences: Value) {
+pub fn model_of(dir: &Path, differences: Value) {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         fs::copy(assets.join(name), dir.join(name)).unwrap();
