@@ -10,11 +10,14 @@ use crate::trace::StepTrace;
 use anyhow::{Error, Result, anyhow};
 use isentrope_files::this_program;
 use isentrope_kernels::thread_count;
-use isentrope_ranks::{Launch, LocalRanks, Message, Settings, Watch, World, shards_of_rank};
+use isentrope_ranks::{
+    LOCAL_LAUNCHER, Launch, LocalRanks, Message, Settings, Watch, World, shards_of_rank,
+};
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use std::cell::Cell;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// The ranks of the job, and this rank's threads.
@@ -31,7 +34,13 @@ pub struct Here {
     pub count: usize,
     /// The recipe's number of shards, if it has one.
     pub shards: Option<usize>,
+    /// The command that starts them, where nothing else starts ranks.
+    pub command: String,
 }
+
+/// The wait of ranks that say nothing before they end: a launcher ends all ranks when one ends with
+/// an error, and the first is to say why.
+const BEHIND_THE_FIRST: Duration = Duration::from_secs(1);
 
 /// Exit status of a failure that starting the job again would not mend.
 pub const EXIT_SETUP: u8 = 2;
@@ -67,8 +76,12 @@ pub fn together(
             Message::Error(text) => messages::error(text),
         }),
     };
-    let (launch, local) = match (Launch::from_environment()?, here) {
-        (None, Some(Here { count, shards })) if count > 1 => {
+    let launch = Launch::from_environment()?;
+    if let (Some(launch), Some(here)) = (&launch, &here) {
+        refuse_more(launch, here)?;
+    }
+    let (launch, local) = match (launch, here) {
+        (None, Some(Here { count, shards, .. })) if count > 1 => {
             shards.map(|shards| shards_of_rank(shards, count, 0)).transpose()?;
             let (local, launch) = LocalRanks::start(count, same_command)?;
             local.processes().into_iter().for_each(interrupt::ends_with_this);
@@ -100,6 +113,26 @@ pub fn together(
     // Nothing else holds the world any more.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
+}
+
+/// Refuses to start ranks where a launcher has, before they wait for each other. The first rank
+/// says why.
+fn refuse_more(launch: &Launch, here: &Here) -> Result<()> {
+    let launcher = launch.launcher();
+    if launcher == LOCAL_LAUNCHER {
+        return Ok(());
+    }
+    if launch.rank().is_some_and(|rank| rank > 0) {
+        thread::sleep(BEHIND_THE_FIRST);
+        return Err(Silent(EXIT_SETUP).into());
+    }
+    let Here { count, command, .. } = here;
+    let size = launch.size().map_or_else(|| "some".to_owned(), |size| size.to_string());
+    Err(isentrope_ranks::Error::Start(format!(
+        "--ranks {count} starts ranks on this machine, but {launcher} has started {size} already: \
+         leave --ranks away there, or run `{command}` alone"
+    ))
+    .into())
 }
 
 /// The command that has started this process.

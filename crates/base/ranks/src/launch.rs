@@ -54,6 +54,8 @@ pub(crate) struct MpiLaunch {
     pub variable: &'static str,
     /// The launcher's number of ranks; none if it does not say.
     pub size: Option<usize>,
+    /// This rank's number; none if the launcher does not say.
+    pub rank: Option<usize>,
     /// The families of libraries that fit the launcher, the likeliest first.
     pub families: &'static [Family],
 }
@@ -70,6 +72,30 @@ impl Launch {
         }
         let way = from_variables(|name| std::env::var(name).ok())?;
         Ok(way.map(Self))
+    }
+
+    /// The program that has started the ranks.
+    pub fn launcher(&self) -> &'static str {
+        match &self.0 {
+            Way::Mpi(launch) => launch.launcher,
+            Way::Tcp(meeting) => meeting.launcher,
+        }
+    }
+
+    /// The number of ranks, as far as the launcher says.
+    pub fn size(&self) -> Option<usize> {
+        match &self.0 {
+            Way::Mpi(launch) => launch.size,
+            Way::Tcp(meeting) => Some(meeting.size),
+        }
+    }
+
+    /// This rank's number, as far as the launcher says.
+    pub fn rank(&self) -> Option<usize> {
+        match &self.0 {
+            Way::Mpi(launch) => launch.rank,
+            Way::Tcp(meeting) => Some(meeting.rank),
+        }
     }
 }
 
@@ -100,8 +126,12 @@ fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Wa
         let size = size("WORLD_SIZE")?.unwrap_or(1);
         return by_tcp(&variable, local::LOCAL_LAUNCHER, "RANK", size);
     }
+    let rank = || {
+        let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+        names.into_iter().find_map(&variable)?.parse().ok()
+    };
     let by_mpi = |launcher, variable, size, families| {
-        let launch = MpiLaunch { launcher, variable, size, families };
+        let launch = MpiLaunch { launcher, variable, size, rank: rank(), families };
         Ok(Some(launch).filter(|launch| launch.size != Some(1)).map(Way::Mpi))
     };
     const OPEN_MPI: &[Family] = &[Family::OpenMpi];
@@ -257,6 +287,8 @@ mod tests {
         let hydra = [("PMI_SIZE", "8"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "8")];
         assert_eq!(mpi(&hydra), ("mpirun of MPICH or Intel MPI", Some(8)));
         let slurm = [("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "0")];
+        let rank = |variables: &[_]| Launch(read(variables).unwrap().unwrap()).rank();
+        assert_eq!((rank(&open_mpi), rank(&hydra)), (Some(0), Some(1)));
         for (name, value, expected) in
             [("PMIX_RANK", "0", "srun --mpi=pmix"), ("PMI_SIZE", "2", "srun --mpi=pmi2")]
         {

@@ -13,7 +13,7 @@ use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
 use crate::progress::Download;
-use crate::ranks::{self, Here, Ranks, Watcher};
+use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::run_directory::{self, latest_checkpoint, refuse_as_moved};
 use crate::standard_output::print;
@@ -71,7 +71,7 @@ impl RunArguments {
                 let patience = known.unwrap_or(Watch::default().silent);
                 let work = |ranks: &Ranks| self.train_on::<R>(path, ranks, command);
                 let shards = *recipe.shards_mut().1;
-                let here = self.ranks_here().map(|count| Here { count, shards });
+                let here = self.ranks_here(command, shards);
                 ranks::together(self.threads, here, patience, work)
             }
             _ => print(&recipe::reference::<R>()),
@@ -81,7 +81,6 @@ impl RunArguments {
     /// One rank's part: it checks everything that files and flags say, then opens its device and
     /// trains.
     fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
-        self.refuse_ranks(ranks, command)?;
         let (recipe, place, shards) = self.resolve::<R>(path, ranks)?;
         let most = self.most_memory()?;
         let request = self.device(recipe.tables().device.kind)?;

@@ -4,7 +4,7 @@ use crate::processes::{runs, send, send_to, start, start_heard, until, wait_unti
 use crate::program::{assert_parts, stderr};
 use crate::train_ranks::{assert_failed_once, end_of, ended, ranks_of, wait_for_lines};
 use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,19 +55,21 @@ fn ranks_here_start_under_a_launcher_of_one() {
     }
 }
 
+/// Nobody waits for the third rank, which is absent.
 #[test]
 fn ranks_of_a_launcher_do_not_start_more() {
     let bench = Bench::train();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut children = Vec::new();
-    for rank in ["0", "1"] {
-        let mut command = bench.command("out", "update.shards=2", "--ranks 2");
-        command.env("RANK", rank).env("WORLD_SIZE", "2").env("MASTER_ADDR", "localhost");
-        command.env("MASTER_PORT", port.to_string());
-        children.push(start_heard(command));
-    }
-    let outputs: Vec<_> = children.into_iter().map(end_of).collect();
-    assert_failed_once(&outputs[0], "RANK and WORLD_SIZE has started 2 already");
+    let started = Instant::now();
+    let children = ["0", "1"].map(|rank| {
+        let mut command = bench.command("out", "update.shards=3", "--ranks 3");
+        command.env("RANK", rank).env("WORLD_SIZE", "3").env("MASTER_ADDR", "localhost");
+        command.env("MASTER_PORT", "1");
+        start_heard(command)
+    });
+    let outputs = children.map(end_of);
+    assert!(started.elapsed() < Duration::from_secs(10), "they have waited for each other");
+    assert_failed_once(&outputs[0], "RANK and WORLD_SIZE has started 3 already");
+    assert_failed_once(&outputs[0], ".toml --ranks 3` alone");
     assert_eq!(stderr(&outputs[1]), "");
     assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
 }

@@ -3,12 +3,11 @@
 use super::card::Card;
 use crate::device::{self, DeviceFlag, DeviceRequest};
 use crate::messages::counted;
-use crate::ranks::Ranks;
+use crate::ranks::{Here, Ranks};
 use crate::run_directory::latest_checkpoint;
 use crate::trace::TraceRequest;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use isentrope_ranks::LOCAL_LAUNCHER;
 use isentrope_train::run::Existing;
 use isentrope_train::settings::DeviceKind;
 use std::path::{Path, PathBuf};
@@ -138,22 +137,12 @@ impl RunArguments {
         }
     }
 
-    /// The ranks to start on this machine, if there is no launcher.
-    pub(super) fn ranks_here(&self) -> Option<usize> {
-        self.ranks.filter(|_| !self.dry_run).map(|ranks| ranks as usize)
-    }
-
-    /// Refuses to start ranks where a launcher has.
-    pub(super) fn refuse_ranks(&self, ranks: &Ranks, command: &str) -> Result<()> {
-        let launcher = ranks.world.library().map(|library| library.launcher.as_str());
-        let launcher = launcher.filter(|launcher| *launcher != LOCAL_LAUNCHER);
-        let (Some(count), Some(launcher)) = (self.ranks_here(), launcher) else { return Ok(()) };
+    /// The ranks to start on this machine by `isentrope {command}`, if there is no launcher.
+    pub(super) fn ranks_here(&self, command: &str, shards: Option<usize>) -> Option<Here> {
+        let count = self.ranks.filter(|_| !self.dry_run)? as usize;
         let recipe = self.recipe.as_deref().unwrap_or(Path::new("RECIPE")).display();
-        bail!(
-            "--ranks {count} starts ranks on this machine, but {launcher} has started {} already: \
-             leave --ranks away there, or run `isentrope {command} {recipe} --ranks {count}` alone",
-            ranks.world.size()
-        )
+        let command = format!("isentrope {command} {recipe} --ranks {count}");
+        Some(Here { count, shards, command })
     }
 
     /// Ranks that share the work: the launcher's, unless a dry run names another number.
