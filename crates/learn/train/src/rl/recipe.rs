@@ -13,6 +13,7 @@ use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::human;
 use isentrope_environment::EnvironmentSettings;
 use isentrope_evaluation::EvaluationSettings;
+use isentrope_model::SHARING_TOKENS;
 use isentrope_objective::{Method, SelfTeacher};
 use isentrope_reward::Overlong;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
@@ -321,14 +322,23 @@ impl Recipe {
         })
     }
 
-    /// Each shard, even without sequences, costs an addition of whole gradients.
+    /// Each shard, even without sequences, costs an addition of whole gradients; and a rank without
+    /// sequences waits for the others.
     fn warning_of_shards(&self) -> Option<String> {
         let shards = self.update.shards.unwrap_or(1);
-        let responses = self.prompts_per_update().saturating_mul(self.rollout.responses);
-        (shards > responses).then(|| {
-            format!(
+        let prompts = self.prompts_per_update();
+        let responses = prompts.saturating_mul(self.rollout.responses);
+        if shards > responses {
+            return Some(format!(
                 "update.shards = {shards}, and an update has but {responses} responses: the other \
                  shards are empty, and cost the time of adding their gradients"
+            ));
+        }
+        (shards > prompts).then(|| {
+            format!(
+                "update.shards = {shards}, and an update has but {prompts} prompts \
+                 (update.prompts): up to {SHARING_TOKENS} tokens of a prompt and its responses are \
+                 learnt from together, so that ranks may be left without anything to learn from"
             )
         })
     }

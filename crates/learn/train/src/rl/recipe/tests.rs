@@ -155,6 +155,7 @@ fn settings_without_effect_or_hardly_meant_are_warned_of() {
             ["update.prompts = 60 does not divide", ""],
         ),
         (shards(33), ["an update has but 32 responses", ""]),
+        (shards(17), ["an update has but 16 prompts (update.prompts)", "1024 tokens of a prompt"]),
         (recipe(|r| r.prime.beta = 0.1), ["prime has no effect: objective.advantage is not", ""]),
         (
             prime(|r| r.prime.optimizer.warmup_steps = 1000),
@@ -178,7 +179,7 @@ fn settings_without_effect_or_hardly_meant_are_warned_of() {
     let of_updates = [None, Some(64), Some(16), Some(1)].map(of_update);
     let meetings = [(10, 10), (20, 10), (5, 10), (0, 10), (7, 0)].map(|(a, b)| meeting(a, b));
     for recipe in
-        of_updates.into_iter().chain(meetings).chain([shards(32), kept(|_| ()), kept(TRUNCATED[0])])
+        of_updates.into_iter().chain(meetings).chain([shards(16), kept(|_| ()), kept(TRUNCATED[0])])
     {
         assert_eq!(recipe.warnings(), [""; 0]);
     }
