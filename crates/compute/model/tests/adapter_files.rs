@@ -522,9 +522,10 @@ fn an_adapter_names_its_base_by_a_whole_path_or_by_id_and_revision() {
         let named = BaseModel::new(given, Fingerprint::of(&base).unwrap()).unwrap();
         assert_eq!((&*named.path, named.revision.as_deref()), (path, revision));
         config.base = Some(named);
+        let out = tempfile::tempdir().unwrap();
         let files = options(WeightDtype::F32, None);
-        write_adapter_files(scratch.path(), &model, &config, files).unwrap();
-        assert_eq!(AdapterConfig::read(scratch.path()).unwrap().base, config.base);
+        write_adapter_files(out.path(), &model, &config, files).unwrap();
+        assert_eq!(AdapterConfig::read(out.path()).unwrap().base, config.base);
     }
 }
 

@@ -10,9 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A learning rate below this is one for all weights: three times the lowest that was published for
-/// them and has a recipe here, 5e-7 (arXiv:2505.22617, 7B).
-const LOW_RATE: f64 = 1.5e-6;
+/// A learning rate below this is one for all weights.
+const LOW_RATE: f64 = 5e-6;
 
 /// Low-rank adapters (LoRA, arXiv:2106.09685) are trained in place of the model's weights, which
 /// are frozen: `y = W x + s B (A x)`. The sampler computes this branch as the trainer does; nothing
