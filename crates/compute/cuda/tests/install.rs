@@ -1,6 +1,9 @@
 //! Fetches libraries from a package index on this machine, with made-up wheels and chosen faults.
 
-use isentrope_cuda::gpu::{Installer, Package, Progress};
+use crate::links::loopback;
+use isentrope_cuda::gpu::{
+    Installer, LibraryPlace, Nccl, Outcome, Package, Progress, Surroundings, Version,
+};
 use isentrope_files::{Digest, names};
 use serde_json::json;
 use std::fs;
@@ -39,18 +42,24 @@ const PLATFORM: &str =
 
 impl Index {
     fn new(version: &str, wheel: Vec<u8>, behaviours: &[Behaviour]) -> Self {
+        Self::of(nvrtc(), version, wheel, behaviours)
+    }
+
+    fn of(package: Package, version: &str, wheel: Vec<u8>, behaviours: &[Behaviour]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/simple", listener.local_addr().unwrap());
         let mut digest = Digest::sha256();
         digest.update(&wheel);
-        let file = format!("nvidia_cuda_nvrtc-{version}-py3-none-{PLATFORM}.whl");
+        let spelled = package.name.replace('-', "_");
+        let file = format!("{spelled}-{version}-py3-none-{PLATFORM}.whl");
         let listed = json!({
             "filename": file, "url": format!("../../files/{file}"), "size": wheel.len(),
             "yanked": false, "hashes": { "sha256": digest.hex() },
         });
         let page = json!({
-            "meta": { "api-version": "1.1" }, "name": "nvidia-cuda-nvrtc", "files": [listed],
+            "meta": { "api-version": "1.1" }, "name": package.name, "files": [listed],
         });
+        let page = (format!("/simple/{}/", package.name), page.to_string());
         let index = Self {
             url,
             wheel: Arc::new(wheel),
@@ -61,13 +70,7 @@ impl Index {
         let behaviours = index.behaviours.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                answer(
-                    &stream.unwrap(),
-                    page.to_string().as_bytes(),
-                    &wheel,
-                    &requests,
-                    &behaviours,
-                );
+                answer(&stream.unwrap(), &page, &wheel, &requests, &behaviours);
             }
         });
         index
@@ -85,7 +88,7 @@ impl Index {
 
 fn answer(
     mut stream: &TcpStream,
-    page: &[u8],
+    (of_package, page): &(String, String),
     wheel: &[u8],
     requests: &AtomicUsize,
     behaviours: &Mutex<Vec<Behaviour>>,
@@ -99,7 +102,7 @@ fn answer(
     };
     let whole = |body: &[u8]| [head(200, body.len()).as_bytes(), body].concat();
     let sent = match path.as_str() {
-        "/simple/nvidia-cuda-nvrtc/" => whole(page),
+        path if path == of_package => whole(page.as_bytes()),
         path if path.starts_with("/files/") && path.ends_with(".whl") => {
             requests.fetch_add(1, Ordering::Relaxed);
             let mut behaviours = behaviours.lock().unwrap();
@@ -221,6 +224,32 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     let again = index.installer(&cache).install(nvrtc(), &()).unwrap();
     assert!(again.was_there && again.libraries == installed.libraries);
     assert_eq!(index.requests(), 1);
+}
+
+/// NCCL's wheel, with a library of its interface in its place, is unpacked, found and opened.
+#[test]
+fn nccl_is_installed_and_found() {
+    for (driver, directory) in [(12, "nvidia_nccl_cu12-2.30.7"), (13, "nvidia_nccl_cu13-2.30.7")] {
+        let (dir, cache) = scratch();
+        let library = fs::read(loopback()).unwrap();
+        let nccl = wheel(&[
+            ("nvidia/nccl/include/nccl.h", b"header"),
+            ("nvidia/nccl/lib/libnccl.so.2", &library),
+            ("nvidia/nccl/lib/libnccl_device.bc", b"bitcode"),
+            (&format!("{directory}.dist-info/licenses/License.txt"), b"licence"),
+        ]);
+        let package = Package::of(driver)[2];
+        let index = Index::of(package, "2.30.7", nccl, &[Behaviour::Whole]);
+        let installed = index.installer(&cache).install(package, &()).unwrap();
+        assert_eq!(listed(&installed.directory), ["License.txt", "libnccl.so.2"]);
+        let variables = [("XDG_CACHE_HOME".into(), dir.path().join("cache").into())].into();
+        let surroundings = Surroundings { root: dir.path().join("none"), home: None, variables };
+        let (_, search) = Nccl::search(&surroundings);
+        let [found] = &search.candidates[..] else { panic!("{search:?}") };
+        assert!(found.path.ends_with(format!("libraries/{directory}/libnccl.so.2")), "{found}");
+        assert_eq!((found.place, &found.outcome), (LibraryPlace::Installed, &Outcome::Taken));
+        assert_eq!(found.version, Some(Version::new(2, 99)));
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The library, which cargo builds beside the tests.
-fn library() -> PathBuf {
+pub fn loopback() -> PathBuf {
     let beside = std::env::current_exe().unwrap();
     beside.with_file_name("libisentrope_nccl_loopback.so")
 }
@@ -40,7 +40,7 @@ fn on_ranks<T: Send>(
         tell: Arc::new(|_| {}),
     };
     let (worlds, _) = threads::worlds(ranks, &settings).unwrap();
-    let nccl = Nccl::open(&library()).unwrap();
+    let nccl = Nccl::open(&loopback()).unwrap();
     let (id, act) = (nccl.unique_id().unwrap(), &act);
     thread::scope(|scope| {
         let rank = |world: World| {

@@ -22,9 +22,9 @@ pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from
-    /// the Python package index, about 0.5 GB, into ~/.cache/isentrope/cuda; nothing else is done
-    /// then
+    /// Fetches the libraries that NVIDIA GPUs need beside their driver (NVRTC, cuBLASLt, and NCCL
+    /// for several) from the Python package index, about 0.8 GB, into ~/.cache/isentrope/cuda;
+    /// nothing else is done then
     #[arg(long, conflicts_with = "threads")]
     install_cuda: bool,
 }

@@ -46,7 +46,7 @@ impl Progress for () {
 pub struct Package {
     /// Its name on the index.
     pub name: &'static str,
-    /// The major version to take.
+    /// Its major version to take.
     pub major: u32,
     /// Beginnings of the names of the libraries that are needed.
     libraries: &'static [&'static str],
@@ -54,14 +54,15 @@ pub struct Package {
 
 impl Package {
     /// The packages for a driver of CUDA's major version 12, or of a later one.
-    pub fn of(driver_major: u32) -> [Self; 2] {
-        let (nvrtc, cublas, major) = match driver_major {
-            12 => ("nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", 12),
-            _ => ("nvidia-cuda-nvrtc", "nvidia-cublas", 13),
+    pub fn of(driver_major: u32) -> [Self; 3] {
+        let (nvrtc, cublas, nccl, major) = match driver_major {
+            12 => ("nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-nccl-cu12", 12),
+            _ => ("nvidia-cuda-nvrtc", "nvidia-cublas", "nvidia-nccl-cu13", 13),
         };
         [
             Self { name: nvrtc, major, libraries: &["libnvrtc.so.", "libnvrtc-builtins.so."] },
             Self { name: cublas, major, libraries: &["libcublasLt.so."] },
+            Self { name: nccl, major: 2, libraries: &["libnccl.so."] },
         ]
     }
 }

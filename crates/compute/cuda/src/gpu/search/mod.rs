@@ -176,13 +176,10 @@ impl Search {
             candidates => candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         let package = self.library.package();
-        match self.library {
-            LibraryName::Nccl => format!("{refused}; `pip install {package}` fetches it"),
-            _ => format!(
-                "{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install \
-                 {package}`"
-            ),
-        }
+        format!(
+            "{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install \
+             {package}`"
+        )
     }
 }
 
@@ -387,7 +384,7 @@ mod tests {
         let Outcome::Refused(why) = &search.candidates[0].outcome else { panic!("{search:?}") };
         assert!(why.contains("NCCL 2.12") && why.contains("2.14"), "{why}");
         let none = Search { candidates: vec![], ..search }.missing();
-        assert!(none.contains("no libnccl.so.2 in") && none.contains("pip install"), "{none}");
+        assert!(none.contains("no libnccl.so.2 in") && none.contains("--install-cuda"), "{none}");
     }
 
     #[test]
