@@ -2,7 +2,8 @@
 
     python ray_launch.py RANKS CORES recipes/my.toml [--set update.shards=8 ...]
 
-Ray keeps CORES cores for each rank. Open MPI's mpirun starts the ranks there, with Ray in the place of ssh.
+Ray keeps CORES cores for each rank, and a GPU if the cluster has as many GPUs as ranks: then keep whole nodes for the job, whose
+ranks take the GPUs of a node from the first on. Open MPI's mpirun starts the ranks, with Ray in the place of ssh.
 RANKS is update.shards, or that halved any number of times. Start this on a node of the cluster. On every node isentrope and
 mpirun must be in the PATH of Ray, and the present directory must be the same: run.out, model and data are looked for from there.
 Ctrl-C, SIGTERM, SIGUSR1: the step is finished and saved, and nothing starts again. A second one ends at once.
@@ -25,7 +26,9 @@ if len(sys.argv) < 4:
 if sys.argv[1] == "--agent":  # mpirun calls this file as it would call ssh: HOST WORDS OF A COMMAND
     ray.init(log_to_driver=False, logging_level="error")
     shell = ray.remote(num_cpus=0, max_retries=0, resources={f"node:{sys.argv[2]}": 0.001})(subprocess.call)
-    sys.exit(ray.get(shell.remote(" ".join(sys.argv[3:]), shell=True, stdin=subprocess.DEVNULL)))
+    # Versions of Ray hide the GPUs from a task that asks for none.
+    command = "unset CUDA_VISIBLE_DEVICES; " + " ".join(sys.argv[3:])
+    sys.exit(ray.get(shell.remote(command, shell=True, stdin=subprocess.DEVNULL)))
 
 
 def save(*_):
@@ -42,8 +45,9 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, save)
 agent = ["--mca", "plm_rsh_agent", f"{sys.executable} {os.path.abspath(__file__)} --agent"]
 train = ["isentrope", "train", "--resume", "--threads", cores, *arguments]
+of_rank = {"CPU": int(cores), "GPU": int(ray.cluster_resources().get("GPU", 0) >= int(ranks))}
 while not asked:
-    group = placement_group([{"CPU": int(cores)}] * int(ranks))
+    group = placement_group([of_rank] * int(ranks))
     while not asked and not group.wait(1):
         pass
     if asked:

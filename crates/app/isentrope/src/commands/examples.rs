@@ -98,6 +98,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/arithmetic/train.jsonl"
     "examples/clusters/Dockerfile"
     "examples/clusters/README.md"
+    "examples/clusters/kubeflow.yaml"
     "examples/clusters/kubernetes.yaml"
     "examples/clusters/ray_launch.py"
     "examples/clusters/slurm.sbatch"
