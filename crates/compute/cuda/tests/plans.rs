@@ -1,6 +1,7 @@
 //! Plans for GPUs: what fits on which card, and that a run takes no more memory than its plan says.
 
 mod cards;
+mod cost;
 mod delta;
 mod passes;
 mod ranks;
