@@ -169,10 +169,10 @@ fn mistakes_of_a_library_are_noticed_before_it_is_relied_on() {
     }
 }
 
-/// Layers are added over the ranks in the second stream, while passes use the first: the emulator
-/// refuses memory that the other stream may still use.
+/// Layers are added over the ranks in the second stream, while the last passes use the first: the
+/// emulator refuses memory that the other stream may still use.
 #[test]
-fn updates_by_layer_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
+fn updates_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
     let update = |world: Arc<World>, cuda: Cuda, by_layer| {
         let model = load(Arc::new(cuda), "qwen3-untied");
         let ranks = TrainingRanks::new(world, 2).unwrap();
@@ -203,10 +203,11 @@ fn updates_by_layer_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let new = |seed| emulated(dtype, Settings { seed, ..Settings::default() });
         let alone = update(Arc::new(World::alone()), new(5), false);
-        for is_linked in [true, false] {
+        for (by_layer, is_linked) in [(true, true), (true, false), (false, true), (false, false)] {
             let patience = is_linked.then_some(PATIENT);
-            let of_ranks = on_ranks(2, dtype, patience, |world, cuda| update(world, cuda, true));
-            assert_eq!(of_ranks, [alone; 2], "{dtype:?}, linked: {is_linked}");
+            let update = |world, cuda| update(world, cuda, by_layer);
+            let of_ranks = on_ranks(2, dtype, patience, update);
+            assert_eq!(of_ranks, [alone; 2], "{dtype:?}, by layer: {by_layer}, {is_linked}");
         }
     }
 }

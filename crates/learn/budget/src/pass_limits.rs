@@ -41,9 +41,9 @@ pub enum PassTape {
 
 impl PassLimits {
     /// The numbers of an update's passes that go backward together: each by itself, or by layer all
-    /// of them, even if there are none.
+    /// of them. If there are none, there is still a last set.
     pub fn sets(&self, passes: usize) -> Vec<usize> {
-        if self.by_layer { vec![passes] } else { vec![1; passes] }
+        if self.by_layer || passes == 0 { vec![passes] } else { vec![1; passes] }
     }
 
     /// The tape of passes that go backward together, right after they went forward: all

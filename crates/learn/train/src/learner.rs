@@ -9,7 +9,7 @@ use crate::optimizer::{Optimizer, UpdateCounts};
 pub use crate::passes::OnPolicy;
 use crate::passes::{Cut, Pass, cut, passes};
 use crate::ranks::TrainingRanks;
-use crate::shards::{Finished, ShardedGradient};
+use crate::shards::ShardedGradient;
 use isentrope_budget::PassLimits;
 use isentrope_evaluation::{TensorChecksum, joined_checksum, weights_checksum};
 use isentrope_kernels::SamplingMasks;
@@ -274,8 +274,8 @@ impl Learner {
         Ok(ForwardBatch { scores: ranks.gather_scores(own)?, batch, passes: with_tapes })
     }
 
-    /// Adds the gradient of a loss with these derivatives. The bits do not depend on how many passes
-    /// go through a layer before any enters the one below.
+    /// Computes an update's gradient, of a loss with these derivatives, and adds it over ranks. The
+    /// bits do not depend on how many passes go through a layer before any enters the one below.
     pub fn backward(
         &mut self,
         forward: ForwardBatch<'_>,
@@ -301,15 +301,15 @@ impl Learner {
             };
             let set: Vec<_> = set.into_iter().map(with_tape).collect();
             let _span = spanned("backward");
-            gradient.add(model, ranks, set)?;
+            gradient.add(model, ranks, set, passes.is_empty())?;
         }
         Ok(())
     }
 
-    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and
-    /// returns these. Each pass goes backward right after it went forward, since the weights are
-    /// known beforehand. Sequences share no prompts here, because examples hardly ever have the
-    /// same one.
+    /// Computes an update's gradient, of a weighted sum of the targets' log-probs and entropies,
+    /// adds it over ranks, and returns these. Each pass goes backward right after it went forward,
+    /// since the weights are known beforehand. Sequences share no prompts here, because examples
+    /// hardly ever have the same one.
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -337,7 +337,7 @@ impl Learner {
             }
             drop(forward);
             let _span = span("backward").with("tokens", tokens);
-            gradient.add(model, ranks, passes)?;
+            gradient.add(model, ranks, passes, cuts.len() == 0)?;
         }
         ranks.gather_scores(own)
     }
@@ -360,7 +360,8 @@ impl Learner {
     }
 
     /// Takes one micro-batch forward and, with the derivatives that `loss` makes of its scores,
-    /// backward at once. It is of the first shard. Returns the scores.
+    /// backward at once. It is of the first shard, and an update may have several. Returns the
+    /// scores.
     pub fn accumulate(
         &mut self,
         packed: Packed,
@@ -368,7 +369,6 @@ impl Learner {
         loss: impl FnOnce(&Scores) -> Coefficients,
     ) -> Result<Scores> {
         let Self { model, ranks, gradient, limits, .. } = self;
-        assert!(!limits.by_layer, "this pass is not the whole update");
         gradient.allocate(model, ranks)?;
         let targets = 0..packed.target_count();
         let _span = span("micro-batch").with("tokens", packed.token_count());
@@ -377,21 +377,22 @@ impl Learner {
         let coefficients = loss(&scores);
         let derivatives = coefficients.part(targets);
         if !derivatives.are_zero() {
-            gradient.add(model, ranks, vec![(0, tape, derivatives)])?;
+            gradient.add(model, ranks, vec![(0, tape, derivatives)], false)?;
         }
         Ok(scores)
     }
 
-    /// The gradient that this rank has accumulated, by parameter, for a look before
-    /// [`step`](Self::step) uses it.
+    /// The gradient, by parameter, for a look before [`step`](Self::step) uses it.
+    ///
+    /// # Errors
+    /// When each rank has a slice of it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
-        let Self { model, ranks, gradient, .. } = self;
-        match gradient.finish(model, ranks)? {
-            Finished::Whole(whole) => {
-                Ok(whole.tensors(&*model.backend, model.layout.trained(), ""))
-            }
-            Finished::Slice(_) => Err(Error::Run("each rank has a slice of the gradient".into())),
+        let Self { model, ranks, gradient, limits, .. } = self;
+        if ranks.count() > 1 || limits.by_layer {
+            return Err(Error::Run("each rank has a slice of the gradient".into()));
         }
+        let (_, whole) = gradient.finish(model, ranks)?;
+        Ok(whole.tensors(&*model.backend, model.layout.trained(), ""))
     }
 
     /// Frees the gradient's memory, and drops the sums since the last [`step`](Self::step):
@@ -418,12 +419,8 @@ impl Learner {
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
         let Self { model, optimizer, ranks, gradient, .. } = self;
-        let norm = match gradient.finish(model, ranks)? {
-            Finished::Whole(whole) => optimizer.update(model, whole, ranks, learning_rate),
-            Finished::Slice(slice) => {
-                optimizer.update_summed(model, &slice.elements(), ranks, learning_rate)
-            }
-        };
+        let (slice, whole) = gradient.finish(model, ranks)?;
+        let norm = optimizer.update(model, &slice.elements(whole), ranks, learning_rate);
         gradient.reset(&*model.backend);
         norm
     }

@@ -5,7 +5,7 @@ use crate::moments::Moments;
 use crate::ranks::TrainingRanks;
 use crate::settings::OptimizerSettings;
 use isentrope_kernels::{AdamW, Backend, Buffer, Role, norm};
-use isentrope_model::{Checkpoint, Model, ParameterList, Parameters};
+use isentrope_model::{Checkpoint, Model, ParameterList};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -67,24 +67,6 @@ impl Optimizer {
         Some(format!("{what} left out of this step: the gradient is not finite"))
     }
 
-    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient,
-    /// and goes on with [`update_summed`](Self::update_summed). `gradient` is the gradient of this
-    /// rank's shards, and is overwritten.
-    ///
-    /// # Errors
-    /// As [`update_summed`](Self::update_summed).
-    pub fn update(
-        &mut self,
-        model: &mut Model,
-        gradient: &mut Parameters,
-        ranks: &TrainingRanks,
-        learning_rate: f64,
-    ) -> Result<f64> {
-        ranks.sum_gradients(&*model.backend, gradient.buffers_mut(), &self.moments.slices)?;
-        let own = self.moments.own(gradient);
-        self.update_summed(model, &own, ranks, learning_rate)
-    }
-
     /// Updates this rank's slice of the weights from its slice of the gradient over all ranks, and
     /// gives it to the others. `gradient` has the elements of each parameter that has any in the
     /// slice.
@@ -95,7 +77,7 @@ impl Optimizer {
     /// # Errors
     /// [`Error::Run`] when gradients have not been finite for several updates in a row; when
     /// another rank has failed.
-    pub fn update_summed(
+    pub fn update(
         &mut self,
         model: &mut Model,
         gradient: &[(&Buffer, Range<usize>)],

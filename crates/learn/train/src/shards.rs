@@ -36,6 +36,9 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
 /// 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a neighbour is carried up
 /// unchanged.
 ///
+/// The last passes of an update also add it over the ranks, one group of parameters after another:
+/// a group whose gradient is complete on this rank travels while the passes go through the next.
+///
 /// Its memory is allocated by the first accumulation, and kept until it is freed. By layer, that
 /// memory is this rank's slice of the gradient, and of the rest one group of parameters at a time
 /// (ZeRO stage 2, arXiv:1910.02054).
@@ -48,18 +51,9 @@ pub(crate) struct ShardedGradient {
 
 struct Memory {
     sums: Sums,
-    /// By layer, the slice.
-    slice: Option<GradientSlice>,
-    /// Whether the slice has an update's gradient.
+    slice: GradientSlice,
+    /// Whether the last passes of the update have been added.
     is_complete: bool,
-}
-
-/// The gradient of an update.
-pub(crate) enum Finished<'a> {
-    /// That of this rank's shards.
-    Whole(&'a mut Parameters),
-    /// This rank's slice of that of all ranks.
-    Slice(&'a GradientSlice),
 }
 
 /// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards. Each group of
@@ -70,11 +64,15 @@ struct Sums {
     waiting: Vec<Parameters>,
     groups: Vec<Group>,
     shards: Range<usize>,
+    by_layer: bool,
     /// The group whose gradient was added over ranks last, and still has its memory.
     vacated: Option<usize>,
     /// The group that passes have left last: the sums that waited there still have their memory.
     left: Option<usize>,
 }
+
+/// The group of the first block: the embedding's is before it, the head's behind the last block's.
+const FIRST_BLOCK: usize = 1;
 
 /// Parameters whose gradients are complete together.
 struct Group {
@@ -99,39 +97,53 @@ impl ShardedGradient {
             Some(memory) => memory,
             None => {
                 let sums = Sums::new(model, self.shards.clone(), self.by_layer);
-                let slice = self.by_layer.then(|| GradientSlice::new(model, ranks)).transpose()?;
+                let slice = match self.by_layer {
+                    true => GradientSlice::apart(model, ranks)?,
+                    false => GradientSlice::in_place(model, ranks),
+                };
                 Memory { sums: sums.map_err(no_room)?, slice, is_complete: false }
             }
         };
         Ok(self.memory.insert(memory))
     }
 
-    /// Takes passes backward together, each with its shard, in order, and adds their gradients. By
-    /// layer these are all passes of an update.
+    /// Takes passes backward together, each with its shard, in order, and adds their gradients.
+    ///
+    /// `are_last` says that the update has no more passes. All ranks say so at the same time, with
+    /// or without passes, and exchange groups until then and nothing else. By layer an update's
+    /// passes all go together.
     pub fn add(
         &mut self,
         model: &Model,
         ranks: &TrainingRanks,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
+        are_last: bool,
     ) -> Result<()> {
         let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
-        let Some(slice) = slice else { return sums.accumulate(model, passes, None) };
-        assert!(!*is_complete, "an update goes by layer once");
-        sums.accumulate(model, passes, Some((ranks, slice)))?;
-        *is_complete = true;
-        Ok(())
+        assert!(!*is_complete, "the update's last passes have been added");
+        assert!(are_last || !sums.by_layer, "by layer all passes of an update go together");
+        *is_complete = are_last;
+        if !are_last || (ranks.count() == 1 && !sums.by_layer) {
+            return sums.go_back(model, passes, None);
+        }
+        thread::scope(|scope| {
+            let exchange = SliceExchange::start(scope, &*model.backend, ranks, slice)?;
+            sums.go_back(model, passes, Some(exchange))
+        })
     }
 
-    /// Ends the accumulation.
-    pub fn finish(&mut self, model: &Model, ranks: &TrainingRanks) -> Result<Finished<'_>> {
-        let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
-        Ok(match slice {
-            None => Finished::Whole(sums.finish(model)),
-            Some(slice) => {
-                assert!(*is_complete, "an update by layer has an accumulation");
-                Finished::Slice(slice)
-            }
-        })
+    /// Ends the accumulation, with no more passes if the last ones have not been added. Returns
+    /// this rank's slice of the gradient over all ranks, and the gradient in which it may be.
+    pub fn finish(
+        &mut self,
+        model: &Model,
+        ranks: &TrainingRanks,
+    ) -> Result<(&GradientSlice, &Parameters)> {
+        if !self.memory(model, ranks)?.is_complete {
+            self.add(model, ranks, Vec::new(), true)?;
+        }
+        let Memory { sums, slice, .. } = self.memory(model, ranks)?;
+        Ok((slice, sums.finish(model)))
     }
 
     /// The use of experts by the tokens that this rank has accumulated gradients of, since this was
@@ -143,12 +155,12 @@ impl ShardedGradient {
 
     /// Back to zero, keeping the memory.
     pub fn reset(&mut self, backend: &dyn Backend) {
-        let Some(Memory { sums, slice, is_complete }) = &mut self.memory else { return };
+        let Some(Memory { sums, is_complete, .. }) = &mut self.memory else { return };
         *is_complete = false;
+        sums.groups.iter_mut().for_each(|group| group.added = 0);
         // By layer the slice is overwritten, and nothing else has memory.
-        if slice.is_none() {
+        if !sums.by_layer {
             sums.gradient.reset(backend);
-            sums.groups.iter_mut().for_each(|group| group.added = 0);
         }
     }
 
@@ -186,6 +198,7 @@ impl Sums {
             waiting: waiting.collect(),
             groups: list.groups().into_iter().map(group).collect(),
             shards,
+            by_layer,
             vacated: None,
             left: None,
         };
@@ -198,23 +211,10 @@ impl Sums {
     /// Takes passes backward, each with its shard, in order: all of them go through a layer before
     /// any enters the one below. A gradient is one chain over the passes, however many go together.
     ///
-    /// With a slice these are all passes of an update. As soon as the gradient of a group of
-    /// parameters is complete on this rank, the ranks add theirs, and each keeps its slice, while
-    /// the passes go through the next block. The group has memory from the first pass that adds to
-    /// its gradient until then.
-    fn accumulate(
-        &mut self,
-        model: &Model,
-        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
-        slice: Option<(&TrainingRanks, &mut GradientSlice)>,
-    ) -> Result<()> {
-        let Some((ranks, slice)) = slice else { return self.go_back(model, passes, None) };
-        thread::scope(|scope| {
-            let exchange = SliceExchange::start(scope, &*model.backend, ranks, slice)?;
-            self.go_back(model, passes, Some(exchange))
-        })
-    }
-
+    /// With an exchange these are the last passes of an update. As soon as the gradient of a group
+    /// of parameters is complete on this rank, the ranks add theirs, while the passes go through
+    /// the next block. By layer the group has memory from the first pass that adds to its gradient
+    /// until then.
     fn go_back(
         &mut self,
         model: &Model,
@@ -222,22 +222,14 @@ impl Sums {
         mut exchange: Option<SliceExchange<'_>>,
     ) -> Result<()> {
         let (embedding, head) = (0, self.groups.len() - 1);
-        let is_whole = exchange.is_none();
         let is_shared = model.layout.head_trains_embedding();
-        let enter = |sums: &mut Self, group| {
-            if is_whole { Ok(()) } else { sums.enter(model, group) }
+        let mut leave = |sums: &mut Self, group| match &mut exchange {
+            Some(exchange) => sums.leave(model, group, exchange),
+            None => Ok(()),
         };
-        // The head and the embedding may be the largest groups, so neither has a block beside it.
-        let first_block = 1;
-        let mut leave = |sums: &mut Self, group| {
-            let Some(exchange) = &mut exchange else { return Ok(()) };
-            sums.leave(model, group, exchange)?;
-            let is_at_end = group == head || group == first_block;
-            if is_at_end { exchange.end().map(drop) } else { Ok(()) }
-        };
-        enter(self, head)?;
+        self.enter(model, head)?;
         if is_shared {
-            enter(self, embedding)?;
+            self.enter(model, embedding)?;
         }
         let begin = |(shard, tape, derivatives)| {
             (shard, model.begin_backward(tape, derivatives, self.of_head(model, shard)))
@@ -245,15 +237,15 @@ impl Sums {
         let mut passes: Vec<(usize, BackwardPass<'_>)> = passes.into_iter().map(begin).collect();
         leave(self, head)?;
         for block in (0..model.layout.block_count()).rev() {
-            let group = first_block + block;
-            enter(self, group)?;
+            let group = FIRST_BLOCK + block;
+            self.enter(model, group)?;
             for (shard, pass) in &mut passes {
                 model.backward_block(pass, self.of_group(model, group, *shard));
             }
             leave(self, group)?;
         }
         if !is_shared {
-            enter(self, embedding)?;
+            self.enter(model, embedding)?;
         }
         for (shard, pass) in passes {
             model.end_backward(pass, self.of_group(model, embedding, shard));
@@ -265,8 +257,12 @@ impl Sums {
         }
     }
 
-    /// Gives a group's gradient memory, where it can be that of earlier groups. It is zero.
+    /// By layer, gives a group's gradient memory, where it can be that of earlier groups. It is
+    /// zero.
     fn enter(&mut self, model: &Model, group: usize) -> Result<()> {
+        if !self.by_layer {
+            return Ok(());
+        }
         let (b, list) = (&*model.backend, model.layout.trained());
         let kinds = |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
         let to = &self.groups[group].parameters;
@@ -299,7 +295,7 @@ impl Sums {
     }
 
     /// Begins to add a group's gradient of all shards over ranks. Waits for the group before, whose
-    /// memory is for the next one.
+    /// memory by layer is for the next one.
     fn leave(
         &mut self,
         model: &Model,
@@ -308,11 +304,15 @@ impl Sums {
     ) -> Result<()> {
         self.finish_group(model, group);
         self.take_back(exchange)?;
-        let Group { parameters, added } = &mut self.groups[group];
-        *added = 0;
+        let parameters = self.groups[group].parameters.clone();
         let gradient = self.gradient.parameters_mut();
-        exchange.begin(group, gradient.take(&*model.backend, parameters.clone()));
+        exchange.begin(group, gradient.take(&*model.backend, parameters));
         self.left = Some(group);
+        // The head and the embedding may be the largest groups, so neither has memory beside a
+        // block's.
+        if self.by_layer && (group == self.groups.len() - 1 || group == FIRST_BLOCK) {
+            drop(exchange.end()?);
+        }
         Ok(())
     }
 
@@ -326,14 +326,16 @@ impl Sums {
         Ok(())
     }
 
-    /// Waits for the last group, and frees all memory of groups.
+    /// Waits for the last group. By layer, frees all memory of groups.
     fn end(&mut self, model: &Model, exchange: &mut SliceExchange<'_>) -> Result<()> {
-        drop(exchange.end()?);
-        let all = 0..model.layout.trained().len();
-        for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
-            set.take(&*model.backend, all.clone());
+        self.take_back(exchange)?;
+        if self.by_layer {
+            let all = 0..model.layout.trained().len();
+            for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
+                set.take(&*model.backend, all.clone());
+            }
+            self.gradient.free_embedded(model);
         }
-        self.gradient.free_embedded(model);
         (self.left, self.vacated) = (None, None);
         Ok(())
     }
@@ -358,7 +360,7 @@ impl Sums {
         &mut self.gradient
     }
 
-    fn finish(&mut self, model: &Model) -> &mut Parameters {
+    fn finish(&mut self, model: &Model) -> &Parameters {
         for group in 0..self.groups.len() {
             self.finish_group(model, group);
         }
@@ -442,17 +444,19 @@ mod tests {
         assert!(shards_of(&[], 3).is_empty());
     }
 
-    /// Rank 0 goes backward by layer through two passes. Rank 1 comes to the exchange of each block
-    /// once rank 0 has computed in the block below, and not at all from the exchange `lost` on,
-    /// when it says why. Returns rank 0's result.
-    fn on_two_ranks(lost: usize) -> Result<()> {
+    /// Rank 0 goes backward through two passes, together if by layer. Rank 1 comes to the exchange
+    /// of each block once rank 0 has computed in the block below, and not at all from the exchange
+    /// `lost` on, when it says why. Returns rank 0's result.
+    fn on_two_ranks(by_layer: bool, lost: usize) -> Result<()> {
         let (watch, tell) = (Watch { silent: None, ..Watch::default() }, Arc::new(|_: Message| ()));
         let settings = Settings { threads: 1, program: "a test".into(), watch, tell };
         let (worlds, _) = worlds(2, &settings).unwrap();
         let worlds: Vec<_> = worlds.into_iter().map(Arc::new).collect();
         let [own, other] = [0, 1].map(|rank| TrainingRanks::new(worlds[rank].clone(), 2).unwrap());
         let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
-        let (passes, blocks) = (2, model.layout.block_count());
+        let blocks = model.layout.block_count();
+        // The passes that go last, and those that have gone before.
+        let (last, before) = if by_layer { (2, 0) } else { (1, 1) };
         assert!(blocks > 1, "a block is exchanged while another is computed");
         isentrope_trace::begin(1 << 20);
         thread::scope(|scope| {
@@ -467,8 +471,11 @@ mod tests {
                         Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
                     (0, tape, derivatives)
                 };
-                let passes = (0..passes).map(pass).collect();
-                ShardedGradient::new(0..1, true).add(model, own, passes)
+                let mut gradient = ShardedGradient::new(0..1, by_layer);
+                for _ in 0..before {
+                    gradient.add(model, own, vec![pass(0)], false)?;
+                }
+                gradient.add(model, own, (0..last).map(pass).collect(), true)
             });
             let has_computed = |count: usize| {
                 let events = isentrope_trace::events();
@@ -481,11 +488,11 @@ mod tests {
             for (exchange, (parameters, slices)) in
                 other.slices(model).groups().collect::<Vec<_>>().into_iter().rev().enumerate()
             {
-                // The head is exchanged first, and alone. No block is below the last.
-                let has_block_below = (1..blocks).contains(&exchange);
-                let below = passes * exchange + usize::from(has_block_below);
+                // The head is exchanged first, by layer alone. No block is below the last.
+                let has_block_below = (usize::from(by_layer)..blocks).contains(&exchange);
+                let above = before * blocks + last * exchange.min(blocks);
                 let is_late = || begun.elapsed() > Duration::from_secs(60);
-                while !has_computed(below.min(passes * blocks)) && !is_late() {
+                while !has_computed(above + usize::from(has_block_below)) && !is_late() {
                     thread::sleep(Duration::from_millis(10));
                 }
                 if is_late() || exchange == lost {
@@ -504,9 +511,11 @@ mod tests {
 
     #[test]
     fn a_layer_is_added_over_ranks_while_the_next_is_computed() {
-        on_two_ranks(usize::MAX).unwrap();
-        let lost = on_two_ranks(1).unwrap_err().to_string();
-        assert!(lost.contains("rank 1") && lost.contains("a full disk"), "{lost}");
+        for by_layer in [true, false] {
+            on_two_ranks(by_layer, usize::MAX).unwrap();
+            let lost = on_two_ranks(by_layer, 1).unwrap_err().to_string();
+            assert!(lost.contains("rank 1") && lost.contains("a full disk"), "{lost}");
+        }
     }
 
     #[test]
@@ -522,7 +531,7 @@ mod tests {
                 let (logprobs, entropies) = (&[0.1, 0.2, 0.3], &[0.0; 3]);
                 let derivatives =
                     Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
-                gradient.add(&model, &ranks, vec![(0, tape, derivatives)]).unwrap();
+                gradient.add(&model, &ranks, vec![(0, tape, derivatives)], true).unwrap();
                 let Memory { sums, .. } = gradient.memory.as_mut().unwrap();
                 let sets = sums.waiting.iter().chain([&*sums.gradient.parameters_mut()]);
                 let held: Vec<usize> = sets
@@ -530,7 +539,6 @@ mod tests {
                     .map(|buffer| buffer.of::<CpuBuffer>().len())
                     .collect();
                 assert!(!held.is_empty() && held.iter().all(|&len| len == 0), "{held:?}");
-                assert!(matches!(gradient.finish(&model, &ranks), Ok(Finished::Slice(_))));
                 gradient.reset(&*model.backend);
             }
         }

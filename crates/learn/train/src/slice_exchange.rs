@@ -30,7 +30,7 @@ pub(crate) struct SliceExchange<'scope> {
 }
 
 impl<'scope> SliceExchange<'scope> {
-    /// Starts the thread. Groups are added over the ranks, and this rank's part goes to its slice.
+    /// Starts the thread, which [adds groups over the ranks](GradientSlice::add_over_ranks).
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         backend: &'scope dyn Backend,
@@ -65,8 +65,8 @@ impl<'scope> SliceExchange<'scope> {
         let _ = self.begun.send((self.backend.beside(), (group, gradient)));
     }
 
-    /// Waits for the group that was begun last, and returns it with its buffers, whose numbers have
-    /// no meaning now. None if it is back already.
+    /// Waits for the group that was begun last, and returns it with its buffers. None if it is back
+    /// already.
     ///
     /// # Errors
     /// As [`GradientSlice::add_over_ranks`].

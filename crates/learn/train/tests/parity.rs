@@ -16,12 +16,12 @@ use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
 use isentrope_run::tokens::GivenRanges;
 use isentrope_train::advantage::{group_advantages, trained_advantages};
+use isentrope_train::gradient_slice::GradientSlice;
 use isentrope_train::group::Group;
 use isentrope_train::learner::Learner;
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
-use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
-use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
+use isentrope_train::settings::OptimizerSettings;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -50,11 +50,7 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
         let mut learner = fixture.learner();
         // AdamW's first step turns a gradient that is all rounding into a whole step: both begin
         // from the same gradient.
-        let mut first = fixture.parameters(&learner.model, "grpo.gradient.");
-        learner
-            .optimizer
-            .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
-            .unwrap();
+        fixture.update(&mut learner, "grpo");
         let loss = accumulate(&mut learner, &groups, 1, &settings);
         fixture.require_loss_and_gradient(name, &loss, &mut learner);
     }
@@ -63,18 +59,13 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
 #[test]
 fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     let fixture = Fixture::read("parity");
-    let mut model = fixture.model();
-    let mut optimizer =
-        Optimizer::new(&model, POLICY_OPTIMIZER, adamw(), &TrainingRanks::alone(1), Role::Moment)
-            .unwrap();
+    let mut learner = fixture.learner();
     for name in ["grpo", "kl-cov"] {
-        let before = weights(&model);
-        let mut gradient = fixture.parameters(&model, &format!("{name}.gradient."));
-        let norm = optimizer
-            .update(&mut model, &mut gradient, &TrainingRanks::alone(1), LEARNING_RATE)
-            .unwrap();
+        let before = weights(&learner.model);
+        let norm = fixture.update(&mut learner, name);
         assert!(norm.is_finite() && norm > adamw().clip_norm, "clipping has to be part of it");
-        for ((parameter, ours), before) in weights(&model).into_iter().zip(before.into_values()) {
+        let after = weights(&learner.model);
+        for ((parameter, ours), before) in after.into_iter().zip(before.into_values()) {
             let theirs = fixture.floats(&format!("{name}.weights.{parameter}"));
             let moved = largest(theirs.iter().zip(&before).map(|(a, b)| a - b));
             let off = largest(ours.iter().zip(&theirs).map(|(a, b)| a - b));
@@ -222,14 +213,17 @@ impl Fixture {
         data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
-    pub fn parameters(&self, model: &Model, prefix: &str) -> Parameters {
-        let mut parameters =
-            Parameters::zeros(&*model.backend, model.layout.trained(), Role::Gradient).unwrap();
-        for (id, parameter, tensor) in model.layout.trained().tensors() {
-            let values = self.floats(&format!("{prefix}{}", tensor.name));
-            parameters.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
+    /// Updates the weights by PyTorch's gradient of this name. Returns its norm.
+    pub fn update(&self, learner: &mut Learner, name: &str) -> f64 {
+        let Learner { model, optimizer, ranks, .. } = learner;
+        let list = model.layout.trained();
+        let mut gradient = Parameters::zeros(&*model.backend, list, Role::Gradient).unwrap();
+        for (id, parameter, tensor) in list.tensors() {
+            let values = self.floats(&format!("{name}.gradient.{}", tensor.name));
+            gradient.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
         }
-        parameters
+        let slice = GradientSlice::in_place(model, ranks);
+        optimizer.update(model, &slice.elements(&gradient), ranks, LEARNING_RATE).unwrap()
     }
 
     /// Takes the step, whose norm is the gradient's.

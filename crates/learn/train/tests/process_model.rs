@@ -39,11 +39,7 @@ fn updates_have_the_loss_and_the_gradient_of_pytorch() {
 
     // As in parity.rs: both second updates begin from the same gradient.
     let mut learner = fixture.learner();
-    let mut first = fixture.parameters(&learner.model, "first.gradient.");
-    learner
-        .optimizer
-        .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
-        .unwrap();
+    fixture.update(&mut learner, "first");
     let learnt = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE).unwrap();
     assert_eq!(
         learnt,
@@ -66,11 +62,7 @@ fn a_minibatch_learns_from_its_own_responses_alone() {
     let fixture = Fixture::read("process-model");
     let mut learner = fixture.learner();
     let (batch, _) = batch(&fixture, &learner);
-    let mut first = fixture.parameters(&learner.model, "first.gradient.");
-    learner
-        .optimizer
-        .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
-        .unwrap();
+    fixture.update(&mut learner, "first");
     let all = batch.log_ratios(&learner, TEMPERATURE).unwrap();
     let places = [1, 4, 5, 11];
     let some = batch.accumulate(&places, &mut learner, BETA, TEMPERATURE).unwrap();

@@ -212,7 +212,8 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
         let new = || if adapted_only { adapted("qwen3", 1) } else { model("qwen3", 1) };
         on_ranks(count, |world| {
             let ranks = TrainingRanks::new(Arc::clone(&world), count).unwrap();
-            let update = |by_group: bool| {
+            // By group, in a slice apart or in place; or all groups at once.
+            let update = |is_apart: Option<bool>| {
                 let mut model = new();
                 let backend = model.backend.clone();
                 let trained = model.layout.trained();
@@ -226,17 +227,22 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
                 let settings = OptimizerSettings::default();
                 let mut optimizer =
                     Optimizer::new(&model, "optimizer", settings, &ranks, Role::Moment).unwrap();
-                let norm = if by_group {
-                    let mut slice = GradientSlice::new(&model, &ranks).unwrap();
+                let mut slice = match is_apart {
+                    Some(true) => GradientSlice::apart(&model, &ranks).unwrap(),
+                    _ => GradientSlice::in_place(&model, &ranks),
+                };
+                if is_apart.is_some() {
                     for group in (0..trained.groups().len()).rev() {
                         let parameters = trained.groups()[group].clone();
                         let gradient = &mut gradient.buffers_mut()[parameters];
                         slice.add_over_ranks(&*backend, &ranks, group, gradient).unwrap();
                     }
-                    optimizer.update_summed(&mut model, &slice.elements(), &ranks, 1e-3)
                 } else {
-                    optimizer.update(&mut model, &mut gradient, &ranks, 1e-3)
-                };
+                    let all = ranks.slices(&model);
+                    ranks.sum_gradients(&*backend, gradient.buffers_mut(), &all).unwrap();
+                }
+                let own = slice.elements(&gradient);
+                let norm = optimizer.update(&mut model, &own, &ranks, 1e-3);
                 let elements = model.layout.trained().numbers(&*backend);
                 let weights = model.trained().buffers().iter().zip(elements);
                 let bits = weights.map(|(buffer, elements)| {
@@ -246,7 +252,8 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
                 });
                 (norm.unwrap(), bits.collect::<Vec<Vec<u32>>>())
             };
-            assert!(update(true) == update(false), "{count} ranks");
+            let whole = update(None);
+            assert!([true, false].map(|is_apart| update(Some(is_apart)) == whole) == [true; 2]);
         });
     }
 }

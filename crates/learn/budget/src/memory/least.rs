@@ -51,12 +51,13 @@ impl<'a> Updates<'a> {
         let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
         let loss = loss.saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES));
         let embedded = layout.embedded_bytes(backend, of_rank);
-        // By layer one model has its rows, until the end of its accumulation, and gradients come from
-        // other devices while passes go on.
-        let (beside, embedded) = match goes_by_layer {
-            true => (demand.sets.linked_bytes(backend, layout), embedded),
+        // By layer one model has its rows, until the end of its accumulation.
+        let (rows, embedded) = match goes_by_layer {
+            true => (0, embedded),
             false => (embedded.saturating_mul(demand.sets.trained()), 0),
         };
+        // Gradients come from other devices while passes go on.
+        let linked = demand.sets.linked_bytes(backend, layout);
         let least_kind = match demand.sets.offloads_inputs {
             true => TapeKind::OffloadedBlockInputs,
             false => TapeKind::BlockInputs,
@@ -64,7 +65,7 @@ impl<'a> Updates<'a> {
         Self {
             backend,
             layout,
-            whole: loss.saturating_add(beside),
+            whole: loss.saturating_add(rows).saturating_add(linked),
             embedded,
             least_kind,
             least_tape: layout.tape_bytes_per_token(backend, least_kind),

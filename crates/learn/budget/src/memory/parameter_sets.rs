@@ -182,14 +182,11 @@ impl ParameterSets {
 
     /// Bytes that an update of the weights takes on the device besides these sets.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let sums = self.linked_bytes(backend, layout);
         let own = moments_of_rank(backend, layout, self.ranks);
-        let moments =
-            if self.offloads_moments { backend.workspace(Work::OffloadedMoments(own)) } else { 0 };
-        sums.max(moments) // gradients are added before the optimizer begins
+        if self.offloads_moments { backend.workspace(Work::OffloadedMoments(own)) } else { 0 }
     }
 
-    /// Bytes of gradients that come from other devices, to be added.
+    /// Bytes of gradients that come from other devices, to be added beside passes.
     pub fn linked_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let numbers = layout.trained().numbers(backend).fold(0, usize::saturating_add);
         let adds = self.ranks > 1 && self.may_link;
