@@ -57,17 +57,25 @@ fn tight_budget(bench: &Bench, sets: &str) -> f64 {
 }
 
 /// From where nothing can be kept for the backward passes, and no activations from sampling, to
-/// where everything can.
+/// where everything can. Methods read the whole minibatch: STEER divides by its largest Omega,
+/// Clip_V by its deviation.
 #[test]
 fn memory_settings_change_nothing() {
     let on_policy =
         "run.steps=2 eval.every=0 rollout.filter=false update.epochs=1 update.prompts=4";
+    let methods = "run.steps=3 eval.every=3 \
+                   objective.methods={steer={weight_min=0.1},clip_v={mu=0.5,max_fraction=0.5}}";
     for (bench, sets, is_cached) in [
-        (Bench::train(), "run.steps=3 eval.every=3", false),
+        (Bench::train(), methods, false),
         (Bench::sft(), "run.steps=3 eval.every=3", false),
         (Bench::train(), on_policy, true),
     ] {
         let whole = bench.run("whole", sets, "");
+        let has_acted = |metric| {
+            let lines = metrics(&whole);
+            lines[1..].iter().all(|line| line[metric].as_f64().is_some_and(|share| share > 0.0))
+        };
+        assert!(sets != methods || has_acted("method/steer") && has_acted("method/clip_v"));
         for tokens in [17, 4096] {
             let set = format!("{sets} memory.micro_batch_tokens={tokens}");
             assert_same_results(&whole, &bench.run(&format!("tokens-{tokens}"), set, ""));
