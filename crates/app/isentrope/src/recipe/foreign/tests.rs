@@ -7,6 +7,7 @@ use isentrope_settings::Field;
 const TRL: &str = include_str!("names/trl.txt");
 const TRL_GRPO: &str = include_str!("names/trl_grpo.txt");
 const TRL_SFT: &str = include_str!("names/trl_sft.txt");
+const TRL_SELF_DISTILLATION: &str = include_str!("names/trl_self_distillation.txt");
 const TRL_SCRIPTS: &str = include_str!("names/trl_scripts.txt");
 const VERL_PPO: &str = include_str!("names/verl_ppo.txt");
 
@@ -55,6 +56,7 @@ fn every_setting_of_trl_and_verl_is_answered() {
         (TRL, rl()),
         (TRL, sft()),
         (TRL_GRPO, rl()),
+        (TRL_SELF_DISTILLATION, rl()),
         (TRL_SFT, sft()),
         (TRL_SCRIPTS, rl()),
         (TRL_SCRIPTS, sft()),
