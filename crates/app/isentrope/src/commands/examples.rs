@@ -179,6 +179,7 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/qwen3.5-4b-kl-cov.toml"
     "recipes/smollm2-135m-arithmetic.toml"
     "recipes/smollm2-135m-lora.toml"
+    "recipes/smollm2-135m-self-distill.toml"
     "recipes/smollm2-135m-word-problems.toml"
     "recipes/smollm2-135m-worked.toml"
 ];
