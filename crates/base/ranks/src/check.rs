@@ -14,6 +14,8 @@ use std::time::Instant;
 const PROBE_NUMBERS: usize = (1 << 18) + 1000;
 /// Numbers sent to measure bandwidth: 32 MiB.
 const BANDWIDTH_NUMBERS: usize = 8 << 20;
+/// Exchanges that are timed, of which the median counts.
+const TIMED_SWAPS: usize = 3;
 
 /// Exchanges the hosts of all ranks.
 pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankHost>> {
@@ -75,17 +77,32 @@ fn swap_halves(line: &Line, peer: usize, numbers: &mut [f32]) -> Result<()> {
 
 /// See [`World::bandwidth`](crate::World::bandwidth).
 pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
-    let line = exchange.line();
     let mut numbers = vec![1.0f32; 2 * BANDWIDTH_NUMBERS];
+    let swap = |peer| swap_halves(exchange.line(), peer, &mut numbers);
+    bandwidth_of(exchange, 4 * BANDWIDTH_NUMBERS, swap)
+}
+
+/// Bandwidth by exchanges of `bytes` each way, which `swap` makes with a rank.
+pub(crate) fn bandwidth_of(
+    exchange: &Exchange,
+    bytes: usize,
+    mut swap: impl FnMut(usize) -> Result<()>,
+) -> Result<Vec<Vec<Option<f64>>>> {
+    let line = exchange.line();
     let mut own = Vec::new();
     for peer in neighbours(line.rank(), line.size()) {
         // The headers make all ranks start together; the first swap warms up connections.
         own.push(exchange.run(Kind::Check, Contribution::default(), |_| {
             let Some(peer) = peer else { return Ok(None) };
-            swap_halves(line, peer, &mut numbers[..1 << 16])?;
-            let begun = Instant::now();
-            swap_halves(line, peer, &mut numbers)?;
-            Ok(Some(4.0 * BANDWIDTH_NUMBERS as f64 / begun.elapsed().as_secs_f64()))
+            swap(peer)?;
+            let mut seconds = [0.0; TIMED_SWAPS];
+            for seconds in &mut seconds {
+                let begun = Instant::now();
+                swap(peer)?;
+                *seconds = begun.elapsed().as_secs_f64();
+            }
+            seconds.sort_by(f64::total_cmp);
+            Ok(Some(bytes as f64 / seconds[TIMED_SWAPS / 2]))
         })?);
     }
     let record: Vec<u8> = own.iter().flat_map(|speed| speed.unwrap_or(0.0).to_le_bytes()).collect();

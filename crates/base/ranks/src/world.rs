@@ -316,10 +316,22 @@ impl World {
     }
 
     /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`:
-    /// rank^1, rank^2, rank^4, ...; none where there is no such rank.
+    /// rank^1, rank^2, rank^4, ...; none where there is no such rank. All pairs of one of these
+    /// exchanges make it at the same time, as in a [`sum`](Self::sum).
     pub fn bandwidth(&self) -> Result<Vec<Vec<Option<f64>>>> {
         let Some(together) = &self.together else { return Ok(vec![Vec::new()]) };
         check::bandwidth(&together.exchange)
+    }
+
+    /// As [`bandwidth`](Self::bandwidth), between devices: `swap` sends a rank `bytes` bytes, and
+    /// receives as many. It fails as [`sum_on_devices`](Self::sum_on_devices).
+    pub fn bandwidth_on_devices(
+        &self,
+        bytes: usize,
+        mut swap: impl FnMut(usize) -> Result<(), String>,
+    ) -> Result<Vec<Vec<Option<f64>>>> {
+        let Some(together) = &self.together else { return Ok(vec![Vec::new()]) };
+        check::bandwidth_of(&together.exchange, bytes, |peer| swap(peer).map_err(Error::Device))
     }
 
     /// Tells all ranks at their next exchange why this one cannot go on, and returns the error that

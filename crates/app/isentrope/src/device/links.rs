@@ -5,7 +5,7 @@ use crate::messages;
 use anyhow::{Result, bail};
 use isentrope_cuda::Cuda;
 use isentrope_cuda::gpu::{Communicator, Nccl, UniqueId};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Kind, PeerElements, Role};
 use isentrope_ranks::World;
 use isentrope_train::ranks::{failures, try_links};
 use isentrope_train::settings::{RanksSettings, Transport};
@@ -43,6 +43,28 @@ pub fn connect(device: &Device, world: &World, settings: &RanksSettings) -> Resu
         messages::note(&said);
     }
     Ok(())
+}
+
+/// Numbers that a GPU sends another to measure their link: 64 MiB, a piece of a sum.
+const PROBE_NUMBERS: usize = 16 << 20;
+
+/// Bytes per second and direction between the GPUs of each rank and its neighbours
+/// ([`World::bandwidth`]); none if they are not [connected](connect). All ranks call it together.
+///
+/// # Errors
+/// When ranks cannot go on together.
+pub fn bandwidth(device: &Device, world: &World) -> Result<Option<Vec<Vec<Option<f64>>>>> {
+    device.run(|backend| {
+        let Some(links) = backend.device_links() else { return Ok(None) };
+        let mut buffers = [backend.buffer(Role::Gradient(Kind::Vector(2 * PROBE_NUMBERS)))];
+        let swap = |rank| {
+            let halves = [0..PROBE_NUMBERS, PROBE_NUMBERS..2 * PROBE_NUMBERS];
+            let [goes, comes] =
+                halves.map(|half| [PeerElements { rank, elements: vec![(0, half)] }]);
+            links.write(&mut buffers, false, &goes, &comes)
+        };
+        Ok(Some(world.bandwidth_on_devices(size_of::<f32>() * PROBE_NUMBERS, swap)?))
+    })
 }
 
 /// The variable that NCCL heeds more than what a program asks for.

@@ -7,7 +7,7 @@ mod shapes;
 
 pub use choice::{DeviceFlag, DeviceRequest, LocalRank, request, requested};
 pub use contained::{Failed, contained};
-pub use links::connect;
+pub use links::{bandwidth, connect};
 pub use shapes::check_shapes;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};

@@ -1,17 +1,24 @@
 //! Reports of `doctor`.
 
-use crate::program::{Scratch, assert_parts, failure_last, isentrope, stdout_of};
+use crate::program::{Scratch, assert_parts, emulated, failure_last, isentrope, stdout_of};
+use crate::train_ranks::{Launcher, linked};
 use std::net::TcpListener;
 
+/// Two ranks: the first alone prints, also the links between them.
 #[test]
 fn every_part_is_there_or_it_is_said_what_is_missing() {
     let scratch = Scratch::new();
     let mut command = isentrope("doctor --threads 2");
-    let text = stdout_of(command.env("XDG_CACHE_HOME", scratch.path("cache")));
+    command.env("XDG_CACHE_HOME", scratch.path("cache"));
+    let text = stdout_of(Launcher::tcp().jobs(&[(2, "SOUND=1")], &command));
     let line = |name: &str| {
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
-        line.unwrap_or_else(|| panic!("no {name}: {text}")).trim()
+        let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix(name));
+        let line = lines.next().unwrap_or_else(|| panic!("no {name}: {text}")).trim();
+        assert!(lines.next().is_none(), "{name} twice: {text}");
+        line
     };
+    let (median, least) = links(line("hosts, rank^1"));
+    assert!(median == least && !text.contains("NCCL, rank"), "{text}");
     assert!(line("threads").starts_with("2 on "), "{text}");
     for name in ["linear, training", "linear, decoding", "memory bandwidth"] {
         let speed: f64 = line(name).split(' ').next().unwrap().parse().unwrap();
@@ -23,6 +30,29 @@ fn every_part_is_there_or_it_is_said_what_is_missing() {
     }
     // Where there is a sandbox, it holds.
     assert!(!text.contains("a program in the sandbox can"), "{text}");
+}
+
+/// The median and the least of a line of links, in GB/s, and which ranks have the least.
+fn links(line: &str) -> (f64, f64) {
+    let (median, rest) = line.strip_prefix("median ").unwrap().split_once(", least ").unwrap();
+    let (least, ranks) = rest.split_once(' ').unwrap();
+    assert!(ranks.starts_with("(rank ") && ranks.contains("), rank "), "{line}");
+    let (median, least): (f64, f64) = (median.parse().unwrap(), least.parse().unwrap());
+    assert!((0.001..=median).contains(&least) && median < 1e4, "{line}");
+    (median, least)
+}
+
+#[test]
+#[ignore = "deep: four emulated GPUs"]
+fn links_between_gpus_are_measured() {
+    let command = linked(emulated("doctor --threads 1"));
+    let text = stdout_of(Launcher::tcp().jobs(&[(4, "SOUND=1")], &command));
+    for exchange in ["hosts, rank^1", "hosts, rank^2", "NCCL, rank^1", "NCCL, rank^2"] {
+        let lines: Vec<_> =
+            text.lines().filter_map(|line| line.trim().strip_prefix(exchange)).collect();
+        assert_eq!(lines.len(), 1, "{text}");
+        links(lines[0].trim());
+    }
 }
 
 /// A file that is no library is named with what is wrong with it, and the way to a right one.

@@ -36,7 +36,12 @@ impl Launcher {
         if of_mpi.is_empty() {
             skipped("there is no launcher of MPI");
         }
-        [Self { name: "tcp", program: None }].into_iter().chain(of_mpi).collect()
+        [Self::tcp()].into_iter().chain(of_mpi).collect()
+    }
+
+    /// Ranks that meet over TCP.
+    pub fn tcp() -> Self {
+        Self { name: "tcp", program: None }
     }
 
     /// Whether this starts ranks by `--ranks`.
@@ -222,7 +227,7 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
 }
 
 /// A command on emulated GPUs, a GPU for each of four ranks, connected by `tools/nccl-loopback`.
-fn linked(mut command: Command) -> Command {
+pub fn linked(mut command: Command) -> Command {
     // Cargo builds the library beside the tests.
     let library = std::env::current_exe().unwrap();
     command.env("ISENTROPE_EMULATED_NCCL", library.with_file_name("libisentrope_nccl_loopback.so"));

@@ -1,9 +1,11 @@
 //! `isentrope doctor`: what this machine can do.
 
 mod cuda;
+mod links;
 
 use crate::device;
 use crate::memory::{Memory, human};
+use crate::ranks;
 use crate::standard_output::print_fitted;
 use anyhow::Result;
 use clap::Args;
@@ -12,11 +14,15 @@ use isentrope_hub::HubConfig;
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role};
 use isentrope_reward::Python;
 use isentrope_sandbox::Sandbox;
+use isentrope_train::settings::RanksSettings;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
+///
+/// Under a launcher of ranks (torchrun, srun, mpirun) rank 0 shows its machine, and the measured
+/// links between the ranks: through the hosts, and between their GPUs if NCCL connects them.
 #[derive(Args)]
 pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
@@ -48,14 +54,25 @@ impl Doctor {
         if self.install_cuda {
             return cuda::install();
         }
-        let mut text = machine(&device::cpu(self.threads)?)?;
-        let cuda = CudaReport::find();
-        let (sandbox, escapes) = sandbox();
-        for part in cuda.parts().into_iter().chain([sandbox, python(), mpi()]) {
-            text += &part.to_string();
-        }
-        print_fitted(&format!("{text}{cuda}{escapes}"))
+        let settings = RanksSettings::default();
+        ranks::together(self.threads, None, settings.patience(), |ranks| {
+            if ranks.is_first() {
+                show(&device::cpu(Some(ranks.threads))?)?;
+            }
+            if ranks.world.size() > 1 { links::show(ranks, &settings) } else { Ok(()) }
+        })
     }
+}
+
+/// Prints what this machine can do.
+fn show(device: &Cpu) -> Result<()> {
+    let mut text = machine(device)?;
+    let cuda = CudaReport::find();
+    let (sandbox, escapes) = sandbox();
+    for part in cuda.parts().into_iter().chain([sandbox, python(), mpi()]) {
+        text += &part.to_string();
+    }
+    print_fitted(&format!("{text}{cuda}{escapes}"))
 }
 
 /// The CPU, its speed, the memory, and the cache of the hub.
