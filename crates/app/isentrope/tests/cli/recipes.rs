@@ -141,7 +141,8 @@ fn recipes_of_the_paper_have_its_settings() {
         ("7b", "model.path=\"Qwen/Qwen2.5-7B\" device.dtype=\"bf16\" optimizer.learning_rate=5e-7"),
         (
             "32b",
-            "model.path=\"Qwen/Qwen2.5-32B\" device.dtype=\"f32\" optimizer.learning_rate=1e-6",
+            "model.path=\"Qwen/Qwen2.5-32B\" device.dtype=\"bf16\" update.shards=32 \
+             optimizer.learning_rate=1e-6",
         ),
     ] {
         let fraction = if size == "7b" { "2e-3" } else { "2e-4" };
@@ -174,7 +175,7 @@ fn recipes_of_the_paper_have_its_settings() {
 /// Sizes are the published configurations's, and prompts are as long as the recipe allows. The
 /// tokenizer is another: a token is a character.
 #[test]
-fn recipes_fit_the_gpu_that_they_are_for() {
+fn recipes_fit_the_gpus_that_they_are_for() {
     let qwen3 = json!({
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560,
         "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32,
@@ -213,13 +214,19 @@ fn recipes_fit_the_gpu_that_they_are_for() {
         })
     };
     let [seven, thirty_two] = [qwen2(3584, 18_944, 28, [28, 4]), qwen2(5120, 27_648, 64, [40, 8])];
-    for (name, config, gpu, weights) in [
-        ("qwen2.5-7b-lora-kl-cov", seven, 24, "with bf16: memory: weights 14.6 GiB"),
-        ("qwen2.5-32b-lora-kl-cov", thirty_two, 141, "with bf16: memory: weights 62.6 GiB"),
-        ("qwen3-4b-kl-cov", qwen3, 80, "with bf16: memory: weights 15.0 GiB, moments 30.0 GiB"),
-        ("qwen3.5-4b-kl-cov", qwen3_5, 80, "bf16: memory: weights 15.7 GiB, moments 31.3 GiB"),
-        ("gemma-3-4b-kl-cov", gemma3, 80, "with bf16: memory: weights 14.5 GiB, moments 28.9 GiB"),
-        ("qwen3-30b-a3b-lora-kl-cov", qwen3_moe, 141, "with bf16: memory: weights 57."),
+    let host = "in the host's memory";
+    // Ranks, and GB of each one's GPU.
+    for (name, config, [ranks, gpu], weights, moments) in [
+        ("qwen2.5-7b-lora-kl-cov", &seven, [1, 24], "14.6 GiB", &format!("938 MiB {host}")),
+        ("qwen2.5-32b-lora-kl-cov", &thirty_two, [1, 141], "62.6 GiB", "3136 MiB"),
+        ("qwen3-4b-kl-cov", &qwen3, [1, 80], "15.0 GiB", "30.0 GiB"),
+        ("qwen3.5-4b-kl-cov", &qwen3_5, [1, 80], "15.7 GiB", "31.3 GiB"),
+        ("gemma-3-4b-kl-cov", &gemma3, [1, 80], "14.5 GiB", "28.9 GiB"),
+        ("qwen3-30b-a3b-lora-kl-cov", &qwen3_moe, [1, 141], "57.0 GiB", "324 MiB"),
+        ("qwen2.5-7b-grpo", &seven, [1, 141], "28.4 GiB", "56.7 GiB"),
+        ("qwen2.5-7b-grpo", &seven, [8, 80], "16.0 GiB", "7263 MiB"),
+        ("qwen2.5-7b-prime", &seven, [8, 141], "46.1 GiB", &format!("14.2 GiB {host}")),
+        ("qwen2.5-32b-grpo", &thirty_two, [32, 80], "62.9 GiB", &format!("7812 MiB {host}")),
     ] {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path("model")).unwrap();
@@ -233,13 +240,15 @@ fn recipes_fit_the_gpu_that_they_are_for() {
         let longest = settings["data"]["max_prompt_tokens"].as_integer().unwrap();
         let problem = "1 ".repeat(usize::try_from(longest).unwrap() / 2);
         scratch.lines("data.jsonl", &[json!({"problem": problem, "answer": "1"})]);
+        let ranks = if ranks > 1 { format!("--ranks {ranks}") } else { String::new() };
         let line = format!(
             "train {} --dry-run --gpu-memory {gpu} --set model.path=model \
-             --set data.files=data.jsonl --set eval.bench=[]",
+             --set data.files=data.jsonl --set eval.bench=[] {ranks}",
             recipe.display(),
         );
         let said = stdout_of(isentrope(line).current_dir(scratch.path("")));
-        assert!(said.contains(weights), "{said}");
+        let plan = format!("with bf16: memory: weights {weights}, moments {moments}; sampling");
+        assert!(said.contains(&plan), "{name}: {said}");
         let is_part = said.contains("ForConditionalGeneration only the text model");
         assert_eq!(is_part, ["qwen3.5", "gemma"].iter().any(|of| name.starts_with(of)), "{said}");
     }
