@@ -136,7 +136,7 @@ impl LoraSettings {
         (learning_rate < LOW_RATE).then(|| {
             format!(
                 "optimizer.learning_rate = {learning_rate:e} is a rate for whole models: adapters \
-                 take about three times as much"
+                 take three to twenty times as much"
             )
         })
     }
