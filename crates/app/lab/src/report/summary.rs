@@ -149,7 +149,10 @@ fn extent(run: &PageRun, last: u64) -> String {
 /// The losses, advantages and methods that the recipe switches on, by their names in the field.
 fn objective(run: &PageRun) -> Option<String> {
     let is_on = |setting: &str| match setting.split_once(" = ") {
-        Some((key, value)) => run.data.setting(key).is_some_and(|found| found.to_string() == value),
+        Some((key, value)) => {
+            let value: Option<Value> = serde_json::from_str(value).ok();
+            run.data.setting(key).is_some_and(|found| Some(found) == value.as_ref())
+        }
         None => run
             .data
             .setting(setting)
