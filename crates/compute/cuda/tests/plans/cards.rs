@@ -329,16 +329,18 @@ fn every_budget_from_the_least_on_has_a_plan_with_inputs_on_the_host() {
 fn a_refusal_names_what_would_fit() {
     let seven = layout(&SEVEN);
     let said = |gib, dtype, demand| plan(&seven, gib, dtype, demand).unwrap_err().to_string();
-    // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without
-    // their moments they do.
+    // 7.6 billion weights of 16 bytes do not fit 72 GiB; without their moments they do.
     let offered = said(80, Dtype::Bf16, demand(false));
     assert!(offered.contains("; memory.offload_moments = true ("), "{offered}");
-    assert!(offered.contains("8 ranks (") || offered.contains("4 ranks ("), "{offered}");
+    let ranks = offered.split(" ranks (").next().and_then(|said| said.rsplit(' ').next());
+    let ranks: usize = ranks.and_then(|ranks| ranks.parse().ok()).expect(&offered);
+    let of = |ranks| plan(&seven, 80, Dtype::Bf16, of_rank(ranks, Shard::Auto, false));
+    assert!(of(ranks).is_ok() && of(ranks / 2).is_err(), "{offered}");
     let least = Plan::least(&cuda(80, Dtype::Bf16), &seven, demand(true));
     assert!(least > 57 * GIB && least < 72 * GIB, "{least}");
     plan(&seven, 80, Dtype::Bf16, demand(true)).unwrap();
-    // Nothing alone is enough for 24 GB.
-    let lower = said(24, Dtype::Bf16, demand(false));
+    // In f32 nothing is enough for 24 GB.
+    let lower = said(24, Dtype::F32, demand(false));
     assert!(lower.contains("; it would need less with memory.offload_moments = true ("), "{lower}");
     // The very least is enough, and a byte less is not.
     let budget = |bytes: usize| MemorySettings {
