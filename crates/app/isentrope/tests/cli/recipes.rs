@@ -217,7 +217,7 @@ fn recipes_fit_the_gpus_that_they_are_for() {
     let host = "in the host's memory";
     // Ranks, and GB of each one's GPU.
     for (name, config, [ranks, gpu], weights, moments) in [
-        ("qwen2.5-7b-lora-kl-cov", &seven, [1, 24], "14.6 GiB", &format!("938 MiB {host}")),
+        ("qwen2.5-7b-lora-kl-cov", &seven, [1, 24], "14.6 GiB", "938 MiB in the host's memory"),
         ("qwen2.5-32b-lora-kl-cov", &thirty_two, [1, 141], "62.6 GiB", "3136 MiB"),
         ("qwen3-4b-kl-cov", &qwen3, [1, 80], "15.0 GiB", "30.0 GiB"),
         ("qwen3.5-4b-kl-cov", &qwen3_5, [1, 80], "15.7 GiB", "31.3 GiB"),
