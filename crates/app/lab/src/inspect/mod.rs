@@ -57,8 +57,6 @@ pub struct Inspection {
     pub step: u64,
     /// In the order of the file.
     pub records: Vec<TokenRecord>,
-    /// Responses that the run samples to each prompt; none if it has no recipe.
-    pub responses: Option<usize>,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
     /// Mean covariance of the whole step's top tokens, by [`TOP_FRACTIONS`], in nats; none if the
@@ -68,6 +66,7 @@ pub struct Inspection {
     pub sampled: Option<(f64, f64)>,
     /// Another objective on these tokens, if one was asked for.
     pub method: Option<MethodView>,
+    files: RunFiles,
 }
 
 impl Inspection {
@@ -121,19 +120,27 @@ impl Inspection {
                 "metrics.jsonl has nothing of step {step}: the run ended before it was written"
             ));
         }
-        let responses = files.recipe()?.unwrap_or_default();
-        let responses = responses.pointer("/rollout/responses").and_then(Value::as_u64);
         let name = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         Ok(Self {
             run: name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned(),
             step,
             records: file.records,
-            responses: responses.map(|responses| responses as usize),
             notes,
             whole_step: tables::METRICS.map(of_log),
             sampled: of_log("rollout/responses").zip(of_log("rollout/tokens")),
             method: None,
+            files,
         })
+    }
+
+    /// Responses that the run samples to each prompt; none if it has no recipe.
+    ///
+    /// # Errors
+    /// When the recipe cannot be read.
+    pub(crate) fn responses(&self) -> Result<Option<usize>> {
+        let recipe = self.files.recipe()?.unwrap_or_default();
+        let responses = recipe.pointer("/rollout/responses").and_then(Value::as_u64);
+        Ok(responses.map(|responses| responses as usize))
     }
 
     /// Shows another objective on these tokens too, beside the plain one.

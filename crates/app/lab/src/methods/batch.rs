@@ -47,9 +47,12 @@ pub struct RecordedBatch {
     /// Slope of the entropy in each token's place along the gradient of its log-prob; None if some
     /// are not recorded.
     slopes: Option<Vec<f64>>,
-    /// Group, reward and length of each response, `[responses]`.
+    /// Group, reward and length of every judged response to these prompts. An estimator compares
+    /// all of them, whichever tokens are known.
     outcomes: Vec<Outcome>,
-    /// Whether all responses to each prompt are here.
+    /// The record of each outcome.
+    compared: Vec<usize>,
+    /// Whether all responses to each prompt are recorded.
     pub(super) has_whole_groups: bool,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
@@ -59,16 +62,16 @@ impl RecordedBatch {
     /// The tokens of a step's records.
     ///
     /// # Errors
-    /// When no record can be used, with the remedy.
+    /// When no record can be used, with the remedy; when the run's recipe cannot be read.
     pub fn of(inspection: &Inspection) -> Result<Self> {
         Self::of_groups(inspection, false)
     }
 
-    /// The tokens of the prompts all of whose responses can be used, for an objective that compares
-    /// them.
+    /// The tokens of the prompts all of whose responses are recorded, for an objective that
+    /// compares their rewards.
     ///
     /// # Errors
-    /// When there is no such prompt, with the remedy.
+    /// When there is no such prompt, with the remedy; when the run's recipe cannot be read.
     pub fn of_whole_groups(inspection: &Inspection) -> Result<Self> {
         Self::of_groups(inspection, true)
     }
@@ -81,23 +84,42 @@ impl RecordedBatch {
             records.filter_map(|(at, r)| Some((at, r, usable_advantages(r)?))).collect();
         let trained = inspection.records.iter().filter(|record| record.is_trained_on()).count();
         let scored = usable.len();
-        let mut members: BTreeMap<(u64, u64), usize> = BTreeMap::new();
-        for (_, record, _) in &usable {
-            *members.entry(group_of(record)).or_default() += 1;
+        if scored < trained {
+            batch.notes.push(format!(
+                "log-probs after the step are known of {scored} of {trained} responses that were \
+                 trained on: the others are left out. lab.track_theory = true scores all."
+            ));
         }
-        let prompts = members.len();
+        let mut members: BTreeMap<(u64, u64), Vec<usize>> =
+            usable.iter().map(|(_, record, _)| (group_of(record), Vec::new())).collect();
+        for (index, record) in inspection.records.iter().enumerate() {
+            members.entry(group_of(record)).and_modify(|own| own.push(index));
+        }
+        let (prompts, responses) = (members.len(), inspection.responses()?);
         // Nothing says how many there are of a run without a recipe.
-        members.retain(|_, count| inspection.responses.is_none_or(|all| *count == all));
-        batch.has_whole_groups = members.len() == prompts;
+        let is_whole = |own: &Vec<usize>| responses.is_none_or(|all| own.len() == all);
+        batch.has_whole_groups = members.values().all(is_whole);
         if whole && !batch.has_whole_groups {
+            members.retain(|_, own| is_whole(own));
             usable.retain(|(_, record, _)| members.contains_key(&group_of(record)));
             batch.notes.push(format!(
-                "the method compares the responses to a prompt, and all of them are known of {} of \
-                 {prompts} prompts: it is computed on these alone. {RECORDS_ALL}",
+                "the method compares the responses to a prompt, and all of them are recorded of {} \
+                 of {prompts} prompts: the others are left out. {RECORDS_ALL}",
                 members.len()
             ));
         }
-        let mut groups: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        for (group, own) in members.values().enumerate() {
+            for &index in own.iter().filter(|&&index| is_judged(&inspection.records[index])) {
+                let record = &inspection.records[index];
+                batch.compared.push(index);
+                batch.outcomes.push(Outcome {
+                    group,
+                    reward: record.reward,
+                    tokens: record.sampled().count(),
+                    greedy_reward: f64::NAN,
+                });
+            }
+        }
         for (index, record, advantages) in usable {
             let sampled: Vec<usize> = record.sampled().collect();
             let numbers =
@@ -109,15 +131,8 @@ impl RecordedBatch {
                 slopes.extend(numbers(&record.entropy_slopes_after));
                 slopes
             });
-            let next = groups.len();
             batch.records.push(index);
             batch.lengths.push(sampled.len());
-            batch.outcomes.push(Outcome {
-                group: *groups.entry(group_of(record)).or_insert(next),
-                reward: record.reward,
-                tokens: sampled.len(),
-                greedy_reward: f64::NAN,
-            });
             batch.logprobs.extend(numbers(&record.logprobs_after));
             batch.old_logprobs.extend(numbers(&record.logprobs));
             batch.old_entropies.extend(numbers(&record.entropies));
@@ -142,13 +157,6 @@ impl RecordedBatch {
                 inspection.step, inspection.run
             );
             return Err(Error::Refused(what));
-        }
-        if scored < trained {
-            batch.notes.push(format!(
-                "log-probs after the step are known of {scored} of {trained} responses that were \
-                 trained on: methods are computed on these alone. lab.track_theory = true scores \
-                 all."
-            ));
         }
         if !entropies_after {
             batch.notes.push(
@@ -220,9 +228,13 @@ impl RecordedBatch {
             return Err(Error::Refused(format!("{name} needs {what}, which are not recorded")));
         }
         let anew = named.compares_anew(recorded).then(|| {
-            let of_responses = advantages(&settings, &self.outcomes);
-            let each = of_responses.iter().zip(&self.lengths);
-            each.flat_map(|(&a, &length)| std::iter::repeat_n(a, length)).collect::<Vec<f64>>()
+            let values = advantages(&settings, &self.outcomes);
+            let by_record: BTreeMap<usize, f64> =
+                self.compared.iter().copied().zip(values).collect();
+            // A teacher's advantages need no verdict; an estimator has none for such a response.
+            let of = |record| by_record.get(record).copied().unwrap_or(0.0);
+            let each = self.records.iter().map(of).zip(&self.lengths);
+            each.flat_map(|(a, &length)| std::iter::repeat_n(a, length)).collect::<Vec<f64>>()
         });
         let batch = Minibatch {
             lengths: &self.lengths,
@@ -282,6 +294,11 @@ pub struct Effect {
 /// The prompt of a record: its step and its position.
 fn group_of(record: &TokenRecord) -> (u64, u64) {
     (record.sampled_step, record.position)
+}
+
+/// Whether the verdict is about the response, so that its reward counts.
+fn is_judged(record: &TokenRecord) -> bool {
+    !matches!(record.verdict.as_str(), "timed-out" | "fault")
 }
 
 /// Whether there are `count` numbers, all finite.

@@ -8,6 +8,7 @@ use super::show::{signed, table};
 use super::student::{ROUNDING, quantile, within};
 use super::{Group, Mean, Measure, Row, Summary};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Differences in one measure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,8 +23,10 @@ pub struct Pooled {
     pub degrees: usize,
     /// Half of each difference's 95 % interval.
     pub half_width: f64,
-    /// One for each group but the first.
+    /// One for each group but the first and those left out.
     pub differences: Vec<PooledDifference>,
+    /// The names of groups left out, which lack a number of one of the seeds.
+    pub left_out: Vec<String>,
 }
 
 /// A group's mean less the first group's, over the same seeds.
@@ -40,31 +43,35 @@ pub struct PooledDifference {
 }
 
 impl Summary {
-    /// The differences in each compared measure. A group that lacks a seed of the smallest group of
-    /// several seeds is left out; fewer than three groups have none, nor numbers without a spread.
+    /// The differences in each compared measure, over the seeds of the smallest group that has
+    /// numbers of several. A group that lacks one of them is left out. Fewer than three groups have
+    /// no differences, nor numbers without a spread.
     pub fn pooled(&self) -> Vec<Pooled> {
         let is_compared = |row: &&Row| row.against.iter().any(Option::is_some);
         self.rows.iter().filter(is_compared).filter_map(|row| self.pooled_row(row)).collect()
     }
 
     fn pooled_row(&self, row: &Row) -> Option<Pooled> {
-        let by_group = || self.groups.iter().zip(&row.means);
-        let several = by_group().filter(|(group, _)| group.seeds.len() > 1);
-        let smallest = several.min_by_key(|(group, _)| group.seeds.len())?.0;
-        let seeds: Vec<u64> = smallest.seeds.iter().copied().collect::<Option<_>>()?;
-        let of = |(group, mean): (&Group, &Option<Mean>)| {
-            let of_seed = |seed: &u64| {
-                let place = group.seeds.iter().position(|of| *of == Some(*seed))?;
-                // Without a number of each run it is not known whose the numbers are.
-                let runs = mean.as_ref().map(|mean| &mean.runs)?;
-                (runs.len() == group.seeds.len()).then(|| runs[place])
-            };
-            let numbers: Option<Vec<f64>> = seeds.iter().map(of_seed).collect();
-            Some((group.name.clone(), numbers?))
+        let all: Vec<BTreeMap<u64, f64>> =
+            self.groups.iter().zip(&row.means).map(|(group, mean)| by_seed(group, mean)).collect();
+        let several = all.iter().filter(|numbers| numbers.len() > 1);
+        let seeds: Vec<u64> =
+            several.min_by_key(|numbers| numbers.len())?.keys().copied().collect();
+        let of = |numbers: &BTreeMap<u64, f64>| -> Option<Vec<f64>> {
+            seeds.iter().map(|seed| numbers.get(seed).copied()).collect()
         };
-        let mut groups = by_group();
-        let (control, first) = of(groups.next()?)?;
-        let (names, others): (Vec<String>, Vec<Vec<f64>>) = groups.filter_map(of).unzip();
+        let control = self.groups.first()?.name.clone();
+        let first = of(&all[0])?;
+        let (mut names, mut others, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        for (group, numbers) in self.groups.iter().zip(&all).skip(1) {
+            match of(numbers) {
+                Some(numbers) => {
+                    names.push(group.name.clone());
+                    others.push(numbers);
+                }
+                None => left_out.push(group.name.clone()),
+            }
+        }
         if others.len() < 2 {
             return None;
         }
@@ -93,8 +100,18 @@ impl Summary {
             degrees,
             half_width: quantile(0.975, degrees) * standard,
             differences: all.map(difference).collect(),
+            left_out,
         })
     }
+}
+
+/// A group's numbers by seed. Empty if a run has no seed or no number: without a number of each run
+/// it is not known whose the numbers are.
+fn by_seed(group: &Group, mean: &Option<Mean>) -> BTreeMap<u64, f64> {
+    let runs = mean.as_ref().map(|mean| &mean.runs[..]).unwrap_or_default();
+    let numbers = group.seeds.iter().zip(runs).map(|(seed, number)| Some(((*seed)?, *number)));
+    let is_known = runs.len() == group.seeds.len();
+    numbers.collect::<Option<_>>().filter(|_| is_known).unwrap_or_default()
 }
 
 /// The mean square of `[groups, seeds]` numbers less their group's and their seed's effect, and its
@@ -132,16 +149,30 @@ fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 
-/// A Markdown table of differences: a line for each group, a column for each measure.
+/// A Markdown table of differences for each measure, with a line for each group.
 pub fn pooled(found: &[Pooled]) -> String {
     let mut text = String::from(
         "## Differences with one error for all groups\n\nA number is taken as group + seed + \
          error, with errors of one spread in all groups. Bold: p below 0.05 by Holm's procedure \
          over the groups.\n\n",
     );
+    if found.is_empty() {
+        text += "Nothing to compare: no measure has numbers with a spread of the first group and \
+                 of two others over the same two seeds or more.\n";
+    }
     // Pages are narrow, and measures may have other groups.
+    let mut before = String::new();
     for of in found {
-        let Pooled { measure, control, seeds, degrees, half_width, differences } = of;
+        let Pooled { measure, control, seeds, degrees, half_width, differences, left_out } = of;
+        let seeds_named = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let mut over = format!("Seeds: {seeds_named}.");
+        if !left_out.is_empty() {
+            over += &format!(" Left out, for want of one of them: {}.", left_out.join(", "));
+        }
+        if over != before {
+            text += &format!("{over}\n\n");
+            before = over;
+        }
         let half = signed(measure, *half_width).replace('+', "");
         let head = format!("{}, each ± {half}", measure.title);
         let line = |PooledDifference { group, value, p, p_holm }: &PooledDifference| {

@@ -1,10 +1,11 @@
 //! Objectives side by side on planted token records.
 
 use crate::inspect::{open, record, run, with_and_without_given};
-use isentrope_lab::inspect::tables;
+use isentrope_lab::inspect::{Inspection, tables};
 use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
 use serde_json::{Value, json};
 use std::fs;
+use tempfile::TempDir;
 
 /// Two responses of two tokens, advantages 1 and -1, whose ratios are 1 but for one of 2. Slopes of
 /// the entropy: -0.5, 0.25, 0.5, -1.
@@ -85,6 +86,42 @@ fn other_estimators_have_advantages_of_their_own_from_the_recorded_rewards() {
     near(map.comparisons[1].cosine.unwrap(), 1.0);
 }
 
+/// The records of a run that samples this number of responses to each prompt.
+fn with_responses(lines: &[&Value], responses: usize) -> (TempDir, Inspection) {
+    let lines: Vec<Value> = lines.iter().map(|&line| line.clone()).collect();
+    let dir = run(3, &lines);
+    let recipe = json!({ "rollout": { "responses": responses } });
+    fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
+    let inspection = open(&dir);
+    (dir, inspection)
+}
+
+/// Rewards 1, 0, 0 and 0 give MaxRL's advantages 3 and -1 to the first two, the others being left
+/// out of the loss and not scored again; a fifth could not be judged. Clipping takes the second
+/// token.
+#[test]
+fn other_estimators_compare_responses_whose_tokens_are_not_known_too() {
+    let [mut better, worse] = records();
+    better["reward"] = json!(1.0);
+    let mut masked = worse.clone();
+    for key in ["update", "advantages", "mean_advantage", "mean_logprob", "covariances"] {
+        masked.as_object_mut().unwrap().remove(key);
+    }
+    let mut faulty = masked.clone();
+    (faulty["verdict"], faulty["reward"]) = (json!("fault"), json!(1.0));
+    let mut unscored = worse.clone();
+    unscored["logprobs_after"] = json!([null, null]);
+    let (_dir, inspection) = with_responses(&[&better, &masked, &worse, &unscored, &faulty], 5);
+    let objectives = [named("grpo", json!({})), named("maxrl", json!({ "advantage": "maxrl" }))];
+    let map = MethodMap::of(&inspection, &objectives).unwrap();
+    near(map.comparisons[1].norm, f64::sqrt(11.0 / 3.0));
+    assert!(
+        map.notes.len() == 1 && map.notes[0].contains("of 2 of 3 responses"),
+        "{:?}",
+        map.notes
+    );
+}
+
 /// MaxRL's advantages of the whole group are 1 and -1, as recorded. Alone, a response of reward 1
 /// would have an advantage of 1 for the 0.5 that it had among others.
 #[test]
@@ -93,16 +130,9 @@ fn other_estimators_compare_only_the_prompts_whose_responses_are_all_recorded() 
     better["reward"] = json!(1.0);
     let mut alone = better.clone();
     (alone["position"], alone["advantages"]) = (json!(8), json!(0.5));
-    let opened = |lines: &[&Value]| {
-        let lines: Vec<Value> = lines.iter().map(|&line| line.clone()).collect();
-        let dir = run(3, &lines);
-        let recipe = json!({ "rollout": { "responses": 2 } });
-        fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
-        open(&dir)
-    };
     let objectives = [named("grpo", json!({})), named("maxrl", json!({ "advantage": "maxrl" }))];
     let [plain, maxrl] = &objectives;
-    let mut inspection = opened(&[&better, &worse, &alone]);
+    let (_dir, mut inspection) = with_responses(&[&better, &worse, &alone], 2);
     let map = MethodMap::of(&inspection, &objectives).unwrap();
     assert_eq!(map.comparisons.len(), 1);
     let note = "maxrl: left out, for want of all responses to each prompt. ";
@@ -111,14 +141,13 @@ fn other_estimators_compare_only_the_prompts_whose_responses_are_all_recorded() 
     let all = tables(&inspection);
     let sums = &all[all.len() - 2].rows[0].1;
     assert_eq!([&sums[0], &sums[2]], ["4", "1.000"]);
-    let note = "all of them are known of 1 of 2 prompts";
+    let note = "all of them are recorded of 1 of 2 prompts: the others are left out";
     assert!(inspection.notes.iter().any(|own| own.contains(note)), "{:?}", inspection.notes);
-    let refused = opened(&[&alone]).add_method(maxrl, plain).unwrap_err().to_string();
+    let (_dir, mut single) = with_responses(&[&alone], 2);
+    let refused = single.add_method(maxrl, plain).unwrap_err().to_string();
     assert!(refused.contains("no records of all responses to a prompt"), "{refused}");
-    assert_eq!(
-        MethodMap::of(&opened(&[&better, &worse]), &objectives).unwrap().comparisons.len(),
-        2
-    );
+    let (_dir, whole) = with_responses(&[&better, &worse], 2);
+    assert_eq!(MethodMap::of(&whole, &objectives).unwrap().comparisons.len(), 2);
 }
 
 #[test]
@@ -206,6 +235,10 @@ fn records_that_lack_numbers_say_so() {
     assert!(map.text(80).contains(" -"));
     let none = MethodMap::of(&open(&run(3, &[unscored])), &objectives).unwrap_err().to_string();
     assert!(none.contains("step 3 of") && none.contains("lab.track_theory=true"), "{none}");
+    let dir = run(3, &records());
+    fs::write(dir.path().join(".recipe.json"), "{").unwrap();
+    let damaged = MethodMap::of(&open(&dir), &objectives).unwrap_err().to_string();
+    assert!(damaged.contains(".recipe.json"), "{damaged}");
     let reference = [named("kl", json!({ "reference_kl": { "coefficient": 0.1 } }))];
     let refused = MethodMap::of(&open(&run(3, &records())), &reference).unwrap_err().to_string();
     assert_eq!(refused, "kl needs log-probs of the reference model, which are not recorded");

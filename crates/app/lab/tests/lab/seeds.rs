@@ -149,11 +149,29 @@ fn groups_of_few_seeds_share_an_error() {
     assert!(shown.contains("| set: mean@4 at the end, %, each ± 3.1 |"), "{shown}");
     assert!(shown.contains("| **-4.6** | 0.0065 | 0.020 |"), "{shown}");
 
+    assert!(shown.contains("\n\nSeeds: 1, 2, 3, 4, 5.\n\n| less check"), "{shown}");
+
     groups.push(("once", &[0.5]));
-    assert_eq!(pooled(&groups).unwrap().differences.len(), 4);
+    let of = pooled(&groups).unwrap();
+    assert_eq!(of.differences.len(), 4);
+    let shown = seeds::pooled(&[of.clone(), of]);
+    assert_eq!(
+        shown.matches("5. Left out, for want of one of them: once.\n").count(),
+        1,
+        "{shown}"
+    );
     groups.push(("more", &[0.1, 0.2, 0.3, 0.4, 0.3, 0.2]));
     assert_eq!(pooled(&groups).unwrap().differences.len(), 5);
     assert_eq!(pooled(&groups[..2]), None);
+    assert!(seeds::pooled(&[]).contains("Nothing to compare: "));
+    // A small group without a number of the measure does not choose the seeds.
+    let mut summary = Runs::of(&groups).summary();
+    summary.groups[1].seeds.truncate(2);
+    let row =
+        summary.rows.iter_mut().find(|row| row.measure.title.ends_with("mean@4 at the end, %"));
+    row.unwrap().means[1] = None;
+    let of = summary.pooled().into_iter().find(|of| of.left_out == ["arasan", "once"]).unwrap();
+    assert_eq!((of.seeds.len(), of.differences.len()), (5, 4));
 }
 
 /// Two seeds have wide intervals, and numbers have ends.
