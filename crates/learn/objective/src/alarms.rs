@@ -61,6 +61,23 @@ impl Watched {
         update.methods.iter().any(|(metric, share)| *metric == self.metric && *share > 0.0)
     }
 
+    /// The likely cause of its being without effect in these updates, and the remedy.
+    fn cause(&self, updates: &[Statistics]) -> &'static str {
+        if !self.is_in_gradient_share {
+            "it has left out no token: all entropies are at or above its quantile, where equal \
+             ones are all kept. Lower the fraction."
+        } else if self.is_idle_on_policy && updates.iter().all(|u| u.log_ratio_abs <= 0.0) {
+            "the policy was exactly the one that sampled in every update. Use more than one update \
+             per rollout."
+        } else if updates.iter().any(|update| self.touches(update)) {
+            "no token that it changes had a gradient that depends on it. Check that rewards differ \
+             within groups (cov/max), and that ratios leave the clip range (policy/ratio_max)."
+        } else {
+            "it has changed no token: every advantage, weight and clip range stayed. Make it \
+             stronger, or check that rewards differ within groups (cov/max)."
+        }
+    }
+
     /// Whether it touched a token, and methods changed the gradient.
     fn acts(&self, update: &Statistics) -> bool {
         let changes = !self.is_in_gradient_share || update.method_gradient_share > Some(0.0);
@@ -76,36 +93,24 @@ impl Alarms {
         updates: &[Statistics],
     ) -> Option<String> {
         let before = take(&mut self.idle_methods);
-        let mut idle = Vec::new();
+        let mut idle: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for method in Watched::all(settings) {
             let acts = updates.iter().any(|update| method.acts(update));
             let steps = before.get(&method.setting).map_or(0, |steps| *steps);
             let steps = if acts { 0 } else { steps.saturating_add(1) };
             self.idle_methods.insert(method.setting.clone(), steps);
             if steps == PATIENCE {
-                idle.push(method);
+                idle.entry(method.cause(updates)).or_default().push(method.setting);
             }
         }
-        if idle.is_empty() {
-            return None;
-        }
-        let moved = updates.iter().any(|update| update.log_ratio_abs > 0.0);
-        let touched = updates.iter().any(|update| idle.iter().any(|one| one.touches(update)));
-        let cause = if !moved && idle.iter().all(|method| method.is_idle_on_policy) {
-            "the policy was exactly the one that sampled in every update. Use more than one update \
-             per rollout."
-        } else if touched {
-            "no token that it changes had a gradient that depends on it. Check that rewards differ \
-             within groups (cov/max), and that ratios leave the clip range (policy/ratio_max)."
-        } else {
-            "it has changed no token: every advantage, weight and clip range stayed. Make it \
-             stronger, or check that rewards differ within groups (cov/max)."
+        let sentence = |(cause, settings): (&str, Vec<String>)| {
+            format!(
+                "{} has had no effect for {PATIENCE} rollout steps in a row: {cause}",
+                settings.join(" with ")
+            )
         };
-        let settings: Vec<String> = idle.into_iter().map(|method| method.setting).collect();
-        Some(format!(
-            "{} has had no effect for {PATIENCE} rollout steps in a row: {cause}",
-            settings.join(" with ")
-        ))
+        let sentences: Vec<String> = idle.into_iter().map(sentence).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
     /// Takes in the statistics of all updates of a rollout step, and returns a sentence with cause
@@ -228,8 +233,17 @@ mod tests {
             ),
             (
                 both,
-                touched(&[(erc, 1.0), (bapo, 0.0)], 0.0, 0.1),
+                touched(&[(erc, 1.0), (bapo, 0.5)], 0.0, 0.1),
                 ["methods.erc with objective.methods.bapo has", "leave the"],
+            ),
+            // Each has its own cause.
+            (
+                both,
+                touched(&[(erc, 1.0), (bapo, 0.0)], 0.0, 0.1),
+                [
+                    "methods.erc has had no effect for 5 rollout steps in a row: no token",
+                    "methods.bapo has had no effect for 5 rollout steps in a row: it has",
+                ],
             ),
             (
                 r#"{ "w_reinforce": {} }"#,
@@ -272,6 +286,16 @@ mod tests {
             ObjectiveSettings { entropy_mask_fraction: Some(0.9), ..with(r#"{ "erc": {} }"#) };
         let update =
             |masked| touched(&[("method/erc", 0.1), (entropy_mask::METRIC, masked)], 0.1, 0.1);
+        let on_policy = touched(&[("method/erc", 0.0), (entropy_mask::METRIC, 0.0)], 0.0, 0.0);
+        let mut alarms = Alarms::default();
+        let told: Vec<String> = (0..9)
+            .filter_map(|_| {
+                alarms.after_step_of_methods(&settings, std::slice::from_ref(&on_policy))
+            })
+            .collect();
+        let parts =
+            ["in a row: it has left out no token", "methods.erc has", "more than one update"];
+        assert!(told.len() == 1 && parts.iter().all(|part| told[0].contains(part)), "{told:?}");
         for (masked, is_told) in [(0.0, true), (0.1, false)] {
             let mut alarms = Alarms::default();
             let told: Vec<String> = (0..9)
