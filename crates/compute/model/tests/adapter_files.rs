@@ -6,7 +6,7 @@ use isentrope_model::adapter::{
     AdapterConfig, BaseModel, Targets, merge, other_companions, write_adapter_files,
 };
 use isentrope_model::checkpoint::{Fingerprint, WeightDtype, WriteOptions, Writer};
-use isentrope_model::{Layout, Model, ModelConfig, Packed, Result, Scores, Sequence};
+use isentrope_model::{Error, Layout, Model, ModelConfig, Packed, Result, Scores, Sequence};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -366,6 +366,14 @@ fn a_directory_without_an_adapter_is_refused_with_what_it_is() {
     ] {
         let refused = AdapterConfig::read(&path).unwrap_err().to_string();
         assert_eq!(refused, format!("{}: {what}: {remedy}", path.display()));
+    }
+    #[cfg(unix)]
+    {
+        // Nobody can look into a link to itself, be it root.
+        let around = dir.join("around");
+        std::os::unix::fs::symlink(&around, &around).unwrap();
+        let refused = AdapterConfig::read(&around).unwrap_err();
+        assert!(matches!(refused, Error::File { .. }), "{refused}");
     }
 }
 

@@ -163,7 +163,8 @@ impl AdapterConfig {
     /// each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(ADAPTER_CONFIG);
-        if !path.exists() {
+        // A directory that may not be looked into is an error of reading.
+        if dir.is_file() || matches!(path.try_exists(), Ok(false)) {
             return Err(no_adapter(dir));
         }
         let json = json_file::read_object(&path)?;
