@@ -15,7 +15,7 @@ use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Layout, TapeKind};
 use isentrope_rollout::Limits;
 use least::{Least, Updates, least_scored, scoring};
-use refusal::{ADAPTERS, Refusal, larger_budget, most_budget};
+use refusal::{ADAPTERS, Refusal, most_budget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -334,9 +334,12 @@ impl Plan {
         let adapter = with_adapter.filter(|sets| of_all(*sets) <= budget);
         let adapter = adapter.map(|_| ADAPTERS.to_owned());
         let others = has.remedies(backend).into_iter().map(|(remedy, _)| remedy);
-        let larger = larger_budget(needed, most_budget(backend, available, budget));
+        // How much the rest needs is not known yet.
+        let most = most_budget(backend, available, budget);
+        let gib = (most as f64 / f64::from(1 << 30) * 10.0).floor() / 10.0;
+        let larger = (most > budget).then(|| format!("; memory.budget_gib may be up to {gib}"));
         Err(Error::TooLarge(format!(
-            "the run needs at least {} of memory, for the model alone, and has {}: {}; {}{}",
+            "the run needs at least {} of memory, for the model alone, and has {}: {}; {}{}{}",
             human(needed),
             human(budget),
             listed(sets),
@@ -347,9 +350,9 @@ impl Plan {
             adapter
                 .into_iter()
                 .chain(others)
-                .chain(larger)
                 .map(|remedy| format!(", or {remedy} if the rest does"))
                 .collect::<String>(),
+            larger.unwrap_or_default(),
         )))
     }
 

@@ -332,7 +332,7 @@ fn a_refusal_names_what_would_fit() {
     // 7.6 billion weights of 16 bytes do not fit 72 GiB; without their moments they do.
     let offered = said(80, Dtype::Bf16, demand(false));
     assert!(offered.contains("; memory.offload_moments = true ("), "{offered}");
-    let ranks = offered.split(" ranks (").next().and_then(|said| said.rsplit(' ').next());
+    let ranks = offered.split(" ranks and shards ").next().and_then(|said| said.rsplit(' ').next());
     let ranks: usize = ranks.and_then(|ranks| ranks.parse().ok()).expect(&offered);
     let of = |ranks| plan(&seven, 80, Dtype::Bf16, of_rank(ranks, Shard::Auto, false));
     assert!(of(ranks).is_ok() && of(ranks / 2).is_err(), "{offered}");
@@ -391,7 +391,8 @@ fn a_refusal_names_settings_that_fit_together() {
     assert!(made.peak() < memory(80) - 2 * GIB && made.peak() > memory(80) / 10 * 9, "{made}");
     // Fewer ranks are too few, whatever else is set.
     let of_eight = refused(8, false, memory(80));
-    let ranks = format!("tokens at a time; 32 ranks with {both}{named} (");
+    let ranks = "32 ranks and shards for them (update.shards, sft.shards)";
+    let ranks = format!("tokens at a time; {ranks} with {both}{named} (");
     assert!(of_eight.contains(&ranks), "{of_eight}");
     // The budget alone, as far as the GPU's driver and libraries have room beside it.
     let least = Plan::least(&backend, &layout, of_rank(32, Shard::Auto, true));
@@ -399,4 +400,21 @@ fn a_refusal_names_settings_that_fit_together() {
     let [fits, does_not] = [96, 98].map(|part| refused(32, true, least / part * 100));
     assert!(fits.contains(&alone), "{fits}");
     assert!(!does_not.contains("memory.budget_gib"), "{does_not}");
+    // The shards of fewer ranks are enough, and more ranks have fewer sums of them.
+    let sets = ParameterSets { shards: 4, ..of_rank(8, Shard::Auto, false).sets };
+    let demand = Demand { sets, ..of_rank(8, Shard::Auto, false) };
+    let said = plan(demand, &MemorySettings::default(), memory(80)).unwrap_err().to_string();
+    let ranks = format!("tokens at a time; 32 ranks with {both}{named} (");
+    assert!(said.contains(&ranks), "{said}");
+    // Before the data are known, the largest budget is named, whatever the rest needs.
+    let alone = |offloads| {
+        let (sets, settings) = (of_rank(32, Shard::Auto, offloads).sets, MemorySettings::default());
+        Plan::check_model(&backend, &layout, sets, &settings, memory(80))
+    };
+    let said = alone(false).unwrap_err().to_string();
+    let end =
+        ", or memory.offload_moments = true if the rest does; memory.budget_gib may be up to ";
+    let most: f64 = said.split(end).nth(1).expect(&said).parse().unwrap();
+    let percent = most * GIB as f64 / memory(80) as f64 * 100.0;
+    assert!(alone(true).is_ok() && (96.8..=97.0).contains(&percent), "{said}");
 }

@@ -41,7 +41,7 @@ pub(super) fn most_budget(backend: &dyn Backend, available: usize, budget: usize
 }
 
 /// The remedy of a larger budget for `needed` bytes; none if it would be above `most`.
-pub(super) fn larger_budget(needed: usize, most: usize) -> Option<String> {
+fn larger_budget(needed: usize, most: usize) -> Option<String> {
     let gib = f64::from(1 << 30);
     let budget = (needed as f64 / gib * 10.0).ceil() / 10.0;
     (budget * gib <= most as f64).then(|| format!("memory.budget_gib = {budget}"))
@@ -77,13 +77,19 @@ impl Refusal<'_> {
         let (layout, own) = (self.layout, self.demand.sets);
         let others = own.remedies(self.backend).into_iter().filter(|(what, _)| what != OFFLOADING);
         let others = others.filter_map(|(what, sets)| self.with_room(&what, layout, sets));
-        let of = |ranks| ParameterSets { ranks, ..own };
+        let all = own.shards.saturating_mul(own.ranks);
+        let of = |ranks| ParameterSets { ranks, shards: all.div_ceil(ranks), ..own };
         let more: Vec<_> = RANKS.into_iter().filter(|&ranks| ranks > own.ranks).collect();
         // More ranks are preferred to fewer that need another remedy.
         let alone = more.iter().find(|&&ranks| self.needs(layout, of(ranks)) <= self.budget);
         let mut ranks = alone.map_or(&more[..], from_ref).iter();
-        let ranks =
-            ranks.find_map(|&ranks| self.with_room(&format!("{ranks} ranks"), layout, of(ranks)));
+        let ranks = ranks.find_map(|&ranks| {
+            // Each rank has a power of two of the shards.
+            let are_spread = all.is_multiple_of(ranks) && (all / ranks).is_power_of_two();
+            let shards =
+                if are_spread { "" } else { " and shards for them (update.shards, sft.shards)" };
+            self.with_room(&format!("{ranks} ranks{shards}"), layout, of(ranks))
+        });
         let adapters = adapted(layout, own);
         let adapters = adapters.and_then(|layout| self.with_room(ADAPTERS, &layout, own));
         let same = self.with_room("", layout, own);

@@ -337,8 +337,9 @@ impl Recipe {
         (shards > prompts).then(|| {
             format!(
                 "update.shards = {shards}, and an update has but {prompts} prompts \
-                 (update.prompts): up to {SHARING_TOKENS} tokens of a prompt and its responses are \
-                 learnt from together, so that ranks may be left without anything to learn from"
+                 (update.prompts): short responses are learnt from together with their prompt, up \
+                 to {SHARING_TOKENS} tokens, so that ranks may be left without anything to learn \
+                 from; raise update.prompts, or take fewer shards"
             )
         })
     }

@@ -155,7 +155,7 @@ fn settings_without_effect_or_hardly_meant_are_warned_of() {
             ["update.prompts = 60 does not divide", ""],
         ),
         (shards(33), ["an update has but 32 responses", ""]),
-        (shards(17), ["an update has but 16 prompts (update.prompts)", "1024 tokens of a prompt"]),
+        (shards(17), ["an update has but 16 prompts (update.prompts)", "raise update.prompts"]),
         (recipe(|r| r.prime.beta = 0.1), ["prime has no effect: objective.advantage is not", ""]),
         (
             prime(|r| r.prime.optimizer.warmup_steps = 1000),
