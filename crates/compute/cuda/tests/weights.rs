@@ -321,38 +321,42 @@ impl Watch for Pieces {
     }
 }
 
-/// Activations of 5 blocks each, 13 or more in a slab, have bytes of their own; a block that was
-/// dropped comes back, and no other slab is locked for it.
+/// Activations of one block and of 5, 64 blocks in a slab, have bytes of their own; a block that
+/// was dropped comes back, and no other slab is locked for it.
 #[test]
 fn activations_on_the_host_share_slabs_that_are_locked_once() {
     let device = Watched::new(Pieces::default());
     let cuda = Cuda::new(device.clone(), Dtype::F32);
-    let (rows, features) = (1025, 1024);
-    let role = Role::OffloadedActivation(rows, features);
-    assert_eq!(cuda.host_bytes(role), 5 << 20);
-    let numbers = |seed: u32| -> Vec<f32> {
-        (0..1025 * 1024).map(|at| f32::from_bits(seed << 21 | at)).collect()
+    let features = 1024;
+    let role = |rows| Role::OffloadedActivation(rows, features);
+    assert_eq!([1, 1025].map(|rows| cuda.host_bytes(role(rows)) >> 20), [1, 5]);
+    let numbers = |seed: u32, rows: usize| -> Vec<f32> {
+        (0..(rows * features) as u32).map(|at| f32::from_bits(seed << 21 | at)).collect()
     };
-    let mut here = cuda.buffer(Role::Activation(rows, features));
+    let mut here = cuda.buffer(Role::Activation(1025, features));
     let mut most = 0;
-    for (round, buffers, slabs) in [(0, 20, 2), (1, 25, 2), (2, 26, 3), (3, 1, 3)] {
+    for (round, buffers, slabs) in [(0, 61, 2), (1, 124, 2), (2, 125, 3), (3, 1, 3)] {
+        let rows = |buffer: u32| if buffer == 0 { 1025 } else { 1 };
+        let seed = |buffer: u32| 128 * round + buffer;
         let waiting: Vec<Buffer> = (0..buffers)
             .map(|buffer| {
-                cuda.write(&mut here, 0, &numbers(32 * round + buffer));
-                let mut waiting = cuda.buffer(role);
-                cuda.copy_first_rows(&here, &mut waiting, rows);
+                cuda.write(&mut here, 0, &numbers(seed(buffer), rows(buffer)));
+                let mut waiting = cuda.buffer(role(rows(buffer)));
+                cuda.copy_first_rows(&here, &mut waiting, rows(buffer));
                 waiting
             })
             .collect();
         for (buffer, waiting) in (0..).zip(&waiting) {
-            cuda.copy_first_rows(waiting, &mut here, rows);
-            let mut back = vec![0.0; rows * features];
+            let want = numbers(seed(buffer), rows(buffer));
+            cuda.copy_first_rows(waiting, &mut here, rows(buffer));
+            let mut back = vec![0.0; want.len()];
             cuda.read(&here, 0, &mut back);
-            assert!(bits(&back) == bits(&numbers(32 * round + buffer)), "{buffer} of {buffers}");
+            assert!(bits(&back) == bits(&want), "{buffer} of {buffers}");
         }
         assert_eq!(*device.watch.0.lock().unwrap(), vec![cuda.host_slab(); slabs], "{buffers}");
         // So much is planned.
-        most = most.max(waiting.len() * cuda.host_bytes(role));
+        let planned = (0..buffers).map(|buffer| cuda.host_bytes(role(rows(buffer))));
+        most = most.max(planned.sum::<usize>());
         assert_eq!(most.next_multiple_of(cuda.host_slab()), slabs * cuda.host_slab());
     }
 }

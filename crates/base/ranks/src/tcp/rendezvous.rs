@@ -348,15 +348,21 @@ impl Wait {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::pulse::Watch;
+    use rustix::net::{AddressFamily, SocketType, bind, socket};
+    use std::net::SocketAddrV4;
 
     /// A process that comes once rank 0 has all its ranks, as a second one of rank 5.
     #[test]
     fn a_rank_that_finds_nobody_says_what_that_may_mean() {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // A port that nobody else gets, and where nobody listens.
+        let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let bound = TcpListener::from(bound);
+        let address = bound.local_addr().unwrap();
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&said);
         let settings = Settings {
