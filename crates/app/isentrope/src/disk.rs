@@ -13,8 +13,10 @@ const SPEED: f64 = 1e9;
 pub struct Room {
     /// Bytes of a checkpoint.
     each: usize,
-    /// The ranks that write them, and most bytes of one that a rank writes.
-    of_rank: (usize, usize),
+    /// The ranks that write it.
+    ranks: usize,
+    /// Most bytes of it that a rank writes.
+    of_rank: usize,
     /// The most checkpoints at a time.
     count: usize,
     /// The latest checkpoints that are kept (`checkpoint.keep`).
@@ -31,9 +33,9 @@ impl Room {
         let (each, count) = prepared.checkpoints();
         // A run that goes on replaces its checkpoints, and one that is overwritten loses them.
         let had = names(&place.dir.join("checkpoints")).map_or(0, |had| had.len());
-        let (of_rank, keep) = (prepared.checkpoint_of_rank(), prepared.kept_checkpoints());
+        let ((ranks, of_rank), keep) = (prepared.checkpoint_of_rank(), prepared.kept_checkpoints());
         let (free, dir) = (free(&place.dir), place.dir.display().to_string());
-        Self { each, of_rank, count, keep, had, free, dir }
+        Self { each, ranks, of_rank, count, keep, had, free, dir }
     }
 
     /// The need of a run on other machines, whose disk is not known.
@@ -43,17 +45,16 @@ impl Room {
 
     /// The need, as a line of the plan.
     pub fn line(&self) -> String {
-        let Self { each, count, dir, .. } = self;
+        let Self { each, ranks, of_rank, count, dir, .. } = self;
         let most = if *count > 1 { format!(" each, at most {count} at a time") } else { "".into() };
         let free = self.free.map_or(String::new(), |free| format!(", {} are free", human(free)));
-        let (ranks, of_rank) = self.of_rank;
-        let (all, own) = (seconds(*each), seconds(of_rank));
+        let (all, own) = (seconds(*each), seconds(*of_rank));
         let written = match ranks {
             1 => format!("written in {all} at 1 GB/s (an assumption)"),
             _ => format!(
                 "a rank writes up to {} of one, in {own} if it has 1 GB/s of a disk (an \
                  assumption), in {all} if all ranks share 1 GB/s",
-                human(of_rank)
+                human(*of_rank)
             ),
         };
         format!("checkpoints: {}{most} in {dir}{free}; {written}", human(*each))
@@ -104,7 +105,8 @@ mod tests {
     fn a_warning_comes_with_too_little_room() {
         let of = |free: usize, had: usize, keep: usize| Room {
             each: 3 << 30,
-            of_rank: (1, 3 << 30),
+            ranks: 1,
+            of_rank: 3 << 30,
             count: 4,
             keep,
             had,
@@ -117,7 +119,7 @@ mod tests {
             "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free; written \
              in 3 s at 1 GB/s (an assumption)"
         );
-        let of_ranks = Room { of_rank: (4, 1 << 29), free: None, ..room(20, 0) }.line();
+        let of_ranks = Room { ranks: 4, of_rank: 1 << 29, free: None, ..room(20, 0) }.line();
         let written = "in runs/a; a rank writes up to 512 MiB of one, in less than 1 s if it has \
                        1 GB/s of a disk (an assumption), in 3 s if all ranks share 1 GB/s";
         assert!(of_ranks.ends_with(written), "{of_ranks}");

@@ -39,8 +39,8 @@ pub struct Here {
 }
 
 /// The wait of ranks that say nothing before they end: a launcher ends all ranks when one ends with
-/// an error, and the first is to say why.
-const BEHIND_THE_FIRST: Duration = Duration::from_secs(1);
+/// an error, and the first, which may begin seconds later, is to say why.
+const BEHIND_THE_FIRST: Duration = Duration::from_secs(10);
 
 /// Exit status of a failure that starting the job again would not mend.
 pub const EXIT_SETUP: u8 = 2;
@@ -182,7 +182,10 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     // All ranks wait here for rank 0, which may still be saving the run, and agree on the exit
     // status; the rank with the error decides.
     let is_heard = error.chain().any(|cause| {
-        matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
+        matches!(
+            cause.downcast_ref(),
+            Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank()
+        )
     });
     let may_help =
         if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };

@@ -75,11 +75,12 @@ pub fn dry_run<R: TrainingRecipe>(
         }
         Target::Device(Ok((device, most))) => {
             models().try_for_each(|(dir, config)| device.check_shapes(dir, config))?;
-            let of_host = Memory::now().available as usize / ranks.local_rank().of;
+            let free = Memory::now().available as usize;
+            let of_host = free / ranks.local_rank().of;
             let needs = device.run(|backend| {
                 let plan = planned(&prepared, most, of_host, &*backend, &device)?;
                 let host = plan.on_host(share.count).map(|host| {
-                    comment(&format!("the host's memory: {host}; {} are free here", human(of_host)))
+                    comment(&format!("the host's memory: {host}; {} are free here", human(free)))
                 });
                 Ok(needs(&prepared, &plan, &*backend, &device)? + &host.unwrap_or_default())
             })?;
