@@ -111,6 +111,7 @@ impl PassMemory {
             activation_slots: 0,
             by_layer: false,
             offloads_inputs: false,
+            weights_in_slices: false,
         }
     }
 

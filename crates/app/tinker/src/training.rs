@@ -370,6 +370,7 @@ pub(crate) mod tests {
             activation_slots: 0,
             by_layer: false,
             offloads_inputs: false,
+            weights_in_slices: false,
         };
         let mut trainer = Learner::new(model, optimizer.unwrap(), limits, ranks).unwrap();
         let of_trainer = sequences.map(|tokens| Sequence { tokens, score_from: 1 });

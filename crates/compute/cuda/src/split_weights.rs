@@ -3,16 +3,17 @@
 
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
-use crate::layout::Element;
-use isentrope_kernels::{Buffer, OutOfMemory, SplitWeights};
+use crate::layout::{Element, Layout};
+use isentrope_kernels::{Buffer, Kind, OutOfMemory, Role, SplitWeights};
 use std::ops::Range;
 
 /// The first byte of these elements' bf16s.
 ///
 /// # Panics
-/// When the buffer holds no split weights, or fewer.
+/// When the buffer holds no such weights, or fewer.
 fn rounded_at(of: &CudaBuffer, first: usize, count: usize) -> usize {
-    assert!(of.layout.element == Element::Split, "only split weights are read rounded");
+    let is_rounded = matches!(of.layout.element, Element::Split | Element::Frozen);
+    assert!(is_rounded, "only weights of bf16s are read rounded");
     assert!(first + count <= of.elements(), "elements beyond the end");
     2 * first
 }
@@ -30,6 +31,11 @@ impl SplitWeights for Cuda {
         copy(from.layout.rest_at(&own), to.layout.rest_at(&own), 2 * own.len());
         *weights = Buffer::new(to);
         Ok(())
+    }
+
+    fn allocate_slice(&self, kind: Kind, own: Range<usize>) -> Result<Buffer, OutOfMemory> {
+        let layout = Layout::new(self.dtype, Role::Weight(kind)).with_rests(&own);
+        self.kept(layout).map(Buffer::new)
     }
 
     fn read_rounded(&self, from: &Buffer, first: usize, rounded: &mut [u16]) {

@@ -194,8 +194,8 @@ impl Cuda {
         self.device.download(unpacked.memory(), 0, bytemuck::cast_slice_mut(rows));
     }
 
-    /// Copies elements between buffers: on the device where both are f32 in its memory, else by way
-    /// of the host.
+    /// Copies elements between buffers: on the device where both are there and of types of which no
+    /// number changes, else by way of the host.
     pub(crate) fn copy_range(
         &self,
         from: &CudaBuffer,
@@ -204,16 +204,20 @@ impl Cuda {
         first: usize,
     ) {
         let (start, count) = (elements.start, elements.len());
-        let on_device = |of: &CudaBuffer| of.layout.element == Element::F32 && of.host.is_none();
         self.settle(from);
-        if on_device(from) && on_device(to) {
+        if from.host.is_none()
+            && to.host.is_none()
+            && let Some(places) = bytes_alike(&from.layout, &elements, &to.layout, first)
+        {
             assert!(
                 elements.end <= from.layout.elements() && first + count <= to.layout.elements(),
                 "elements beyond the end"
             );
             self.settle(to);
-            if count > 0 {
-                self.device.copy(from.memory(), 4 * start, to.memory(), 4 * first, 4 * count);
+            for (at, to_at, bytes) in places {
+                if bytes > 0 {
+                    self.device.copy(from.memory(), at, to.memory(), to_at, bytes);
+                }
             }
             return;
         }
@@ -253,6 +257,27 @@ impl Cuda {
             }
             Element::Bf16 => panic!("activations are written by rows"),
         }
+    }
+}
+
+/// Where the bytes of elements are, where they go, and how many: what is copied where one type has
+/// the bytes of the other. None if it has not.
+fn bytes_alike(
+    from: &Layout,
+    elements: &Range<usize>,
+    to: &Layout,
+    first: usize,
+) -> Option<Vec<(usize, usize, usize)>> {
+    let count = elements.len();
+    let upper = (2 * elements.start, 2 * first, 2 * count);
+    match (from.element, to.element) {
+        (Element::F32, Element::F32) => Some(vec![(4 * elements.start, 4 * first, 4 * count)]),
+        (Element::Split, Element::Frozen) => Some(vec![upper]),
+        (Element::Split, Element::Split) => {
+            let rests = (from.rest_at(elements), to.rest_at(&(first..first + count)), 2 * count);
+            Some(vec![upper, rests])
+        }
+        _ => None,
     }
 }
 

@@ -173,7 +173,7 @@ fn mistakes_of_a_library_are_noticed_before_it_is_relied_on() {
 /// emulator refuses memory that the other stream may still use.
 #[test]
 fn updates_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
-    let update = |world: Arc<World>, cuda: Cuda, by_layer| {
+    let update = |world: Arc<World>, cuda: Cuda, (by_layer, weights_in_slices)| {
         let model = load(Arc::new(cuda), "qwen3-untied");
         let ranks = TrainingRanks::new(world, 2).unwrap();
         let settings = OptimizerSettings::default();
@@ -185,6 +185,7 @@ fn updates_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
             activation_slots: 0,
             by_layer,
             offloads_inputs: false,
+            weights_in_slices,
         };
         let mut learner = Learner::new(model, optimizer, limits, ranks).unwrap();
         let tokens = [[1, 2, 3, 4, 5], [7, 6, 5, 4, 3], [9, 8, 1, 2, 3], [2, 4, 6, 8, 1]];
@@ -195,19 +196,27 @@ fn updates_have_the_bits_of_those_through_the_hosts_and_of_one_rank() {
             ..Coefficients::default()
         };
         for _ in 0..2 {
+            learner.make_whole().unwrap(); // as before sampling
             learner.accumulate_weighted(&sequences, 1.0, &imitate).unwrap();
             learner.step(1e-2).unwrap();
         }
-        learner.weights_checksum().unwrap()
+        let checksum = learner.weights_checksum().unwrap();
+        let scores = learner.score(&sequences, 1.0).unwrap();
+        learner.make_whole().unwrap();
+        assert!(learner.score(&sequences, 1.0).unwrap().same_bits(&scores));
+        (checksum, scores.logprobs)
     };
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let new = |seed| emulated(dtype, Settings { seed, ..Settings::default() });
-        let alone = update(Arc::new(World::alone()), new(5), false);
-        for (by_layer, is_linked) in [(true, true), (true, false), (false, true), (false, false)] {
-            let patience = is_linked.then_some(PATIENT);
-            let update = |world, cuda| update(world, cuda, by_layer);
-            let of_ranks = on_ranks(2, dtype, patience, update);
-            assert_eq!(of_ranks, [alone; 2], "{dtype:?}, by layer: {by_layer}, {is_linked}");
+        let alone = update(Arc::new(World::alone()), new(5), (false, false));
+        for shares in [(false, false), (true, false), (true, true)] {
+            for is_linked in [true, false] {
+                let patience = is_linked.then_some(PATIENT);
+                let update = |world, cuda| update(world, cuda, shares);
+                for of_rank in on_ranks(2, dtype, patience, update) {
+                    assert!(of_rank == alone, "{dtype:?}, {shares:?}, linked: {is_linked}");
+                }
+            }
         }
     }
 }

@@ -52,6 +52,7 @@ fn an_update_waits_for_its_scores_alone() {
                 activation_slots: 0,
                 by_layer: false,
                 offloads_inputs: false,
+                weights_in_slices: false,
             };
             let (ranks, settings) = (TrainingRanks::alone(1), OptimizerSettings::default());
             let optimizer =

@@ -251,6 +251,24 @@ fn a_rank_updates_its_own_elements_without_the_remainders_of_the_others() {
             assert!(refused.is_err(), "half of a weight was read as if it were all");
         }
         let sums = cuda.square_sums(&[(&packed, own.clone())]);
+        // A slice apart has the same bits, and so have weights that it is put back into.
+        let mut apart = cuda.allocate(Role::Weight(Kind::Vector(own.len()))).unwrap();
+        cuda.copy_elements(&packed, own.clone(), &mut apart, 0);
+        let mut whole = split.allocate_slice(kind, own.clone()).unwrap();
+        cuda.copy_elements(&apart, 0..own.len(), &mut whole, own.start);
+        let mut frozen = cuda.allocate(Role::Frozen(kind)).unwrap();
+        cuda.copy_elements(&apart, 0..own.len(), &mut frozen, own.start);
+        for (of, first) in [(&apart, 0), (&whole, own.start)] {
+            let mut read = vec![0.0; own.len()];
+            cuda.read_elements(of, first, &mut read);
+            assert_eq!(bits(&read), bits(&elements), "{own:?}");
+        }
+        let [rounded, of_frozen] = [&packed, &frozen].map(|of| {
+            let mut rounded = vec![0; own.len()];
+            split.read_rounded(of, own.start, &mut rounded);
+            rounded
+        });
+        assert!(rounded == of_frozen, "{own:?}");
         (own, bits(&elements), sums)
     });
     let [whole, parts @ ..] = &made;

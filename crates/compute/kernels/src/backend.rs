@@ -588,7 +588,14 @@ pub trait SplitWeights {
     /// # Errors
     /// When memory is lacking: for a moment there are both the old weights and the new ones.
     fn keep_remainders(&self, weights: &mut Buffer, own: Range<usize>) -> Result<(), OutOfMemory>;
-    /// Copies the bf16s of elements `first ..` to the host, as bits.
+    /// Weights of a parameter with the remainders of `own` alone, without a meaning before they are
+    /// set.
+    ///
+    /// # Errors
+    /// When memory is lacking.
+    fn allocate_slice(&self, kind: Kind, own: Range<usize>) -> Result<Buffer, OutOfMemory>;
+    /// Copies the bf16s of elements `first ..` to the host, as bits. [Frozen](crate::Role::Frozen)
+    /// weights have them too.
     fn read_rounded(&self, from: &Buffer, first: usize, rounded: &mut [u16]);
     /// Replaces the bf16s of elements `first ..`, and no remainder.
     fn write_rounded(&self, to: &mut Buffer, first: usize, rounded: &[u16]);

@@ -30,11 +30,18 @@ pub(crate) struct Stream {
     pub x: Buffer,
     /// The stream after the next branch's norm, if one operation has computed both.
     normed: Option<Buffer>,
+    /// Whether a block is followed by its successor at once, so that it may compute that one's norm.
+    reads_ahead: bool,
 }
 
 impl Stream {
     fn new(x: Buffer) -> Self {
-        Self { x, normed: None }
+        Self { x, normed: None, reads_ahead: true }
+    }
+
+    /// The stream of a pass that waits behind each block, and that reads no weights but the block's.
+    pub fn by_layer(self) -> Self {
+        Self { reads_ahead: false, ..self }
     }
 }
 
@@ -87,7 +94,8 @@ impl Model {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let tokens = rows.count;
         let block = &self.layout.blocks[number];
-        let next = self.layout.blocks.get(number + 1).and_then(|next| next.attention_norms.input);
+        let next = self.layout.blocks.get(number + 1).filter(|_| stream.reads_ahead);
+        let next = next.and_then(|next| next.attention_norms.input);
         let attention = self.attention_branch(block, stream, rows, cache);
         // Buffers that are not kept are freed here, before the MLP takes its memory.
         let kept = keep.then(|| {

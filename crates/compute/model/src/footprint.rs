@@ -66,20 +66,37 @@ impl Layout {
     /// `blocks` blocks in a row, or is the head or the embedding, which are alone; an embedding that
     /// is the head too stays beside them.
     pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend, blocks: usize) -> usize {
-        let list = self.trained();
-        let bytes = |parameter: &Parameter| backend.bytes(Role::Gradient(parameter.kind));
-        let of_group =
-            |group: Range<usize>| list[group].iter().map(bytes).fold(0, usize::saturating_add);
-        let groups: Vec<usize> = list.groups().into_iter().map(of_group).collect();
+        let groups = self.bytes_of_groups(backend, Role::Gradient);
         let (of_blocks, head) = (&groups[1..groups.len() - 1], groups[groups.len() - 1]);
-        let sum = |groups: &[usize]| groups.iter().copied().fold(0, usize::saturating_add);
-        let together = of_blocks.windows(blocks.min(of_blocks.len())).map(sum).max();
-        let largest = together.unwrap_or(0).max(head);
+        let largest = largest_sum(of_blocks, blocks).max(head);
         if self.head_trains_embedding() {
             groups[0].saturating_add(largest)
         } else {
             groups[0].max(largest)
         }
+    }
+
+    /// Most bytes of weights that passes read if they have memory only while their layer is one of
+    /// `blocks` blocks in a row, or is the head or the embedding, which are alone.
+    pub fn weight_bytes_by_layer(&self, backend: &dyn Backend, blocks: usize) -> usize {
+        let groups = self.bytes_of_groups(backend, Role::Frozen);
+        let (of_blocks, head) = (&groups[1..groups.len() - 1], groups[groups.len() - 1]);
+        let of_head = if self.head == self.embedding { groups[0] } else { 0 };
+        let head = head.saturating_add(of_head);
+        largest_sum(of_blocks, blocks).max(head).max(groups[0])
+    }
+
+    fn bytes_of_groups(&self, backend: &dyn Backend, role: fn(Kind) -> Role) -> Vec<usize> {
+        let list = self.trained();
+        let bytes = |parameter: &Parameter| backend.bytes(role(parameter.kind));
+        let of_group =
+            |group: Range<usize>| list[group].iter().map(bytes).fold(0, usize::saturating_add);
+        list.groups().into_iter().map(of_group).collect()
+    }
+
+    /// Whether blocks have experts.
+    pub fn has_experts(&self) -> bool {
+        self.shapes.router.is_some()
     }
 
     /// Whether the head adds to the gradient of the embedding, because the two are one matrix that
@@ -267,6 +284,12 @@ impl Layout {
         let features = Internals::features(block, &self.shapes).each();
         features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
     }
+}
+
+/// The largest sum of this many numbers in a row.
+fn largest_sum(numbers: &[usize], count: usize) -> usize {
+    let sum = |numbers: &[usize]| numbers.iter().copied().fold(0, usize::saturating_add);
+    numbers.windows(count.min(numbers.len())).map(sum).max().unwrap_or(0)
 }
 
 fn shapes(list: &ParameterList) -> impl Iterator<Item = Vec<usize>> {

@@ -76,11 +76,9 @@ impl Model {
         weights: Arc<Parameters>,
         backend: Arc<dyn Backend>,
     ) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let rope = RopeTable::new(&config);
         let scales = ScaleBuffers::new(&config, &*backend);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { config, layout, weights, adapter: None, backend, rope, scales, number }
+        Self { config, layout, weights, adapter: None, backend, rope, scales, number: number() }
     }
 
     /// The model without its adapter. It shares the weights.
@@ -89,6 +87,15 @@ impl Model {
         let Self { config, layout, weights, backend, .. } = self;
         let layout = Layout { adapter: None, ..layout.clone() };
         Self::sharing(config.clone(), layout, weights.clone(), backend.clone())
+    }
+
+    /// The model without an adapter and without its weights: what reads a weight that has not been
+    /// [put](Parameters::put_back) there panics.
+    #[must_use]
+    pub fn without_weights(&self) -> Self {
+        let Self { config, layout, backend, .. } = self.base();
+        let weights = Parameters::without_memory(&*backend, &layout.parameters);
+        Self::new(config, layout, weights, backend)
     }
 
     /// The weights that training changes.
@@ -105,6 +112,16 @@ impl Model {
             Some(adapter) => &mut adapter.weights,
             None => Arc::get_mut(&mut self.weights).expect("trained weights are not shared"),
         }
+    }
+
+    /// As [`trained_mut`](Self::trained_mut), for buffers to take the place of others: no step that
+    /// a device has captured reads the new ones.
+    ///
+    /// # Panics
+    /// As [`trained_mut`](Self::trained_mut).
+    pub fn trained_elsewhere(&mut self) -> &mut Parameters {
+        self.number = number();
+        self.trained_mut()
     }
 
     /// Loads a Hugging Face model directory.
@@ -197,6 +214,12 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// A number that no other model has, and none had before.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Opens the weights of a model directory, which are the model's and no others.

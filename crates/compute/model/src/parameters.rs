@@ -54,8 +54,33 @@ impl Parameters {
     }
 
     /// Gives the memory of some parameters to others of the same kinds, which have none.
-    pub fn hand_over(&mut self, from: Range<usize>, to: Range<usize>) {
+    fn hand_over(&mut self, from: Range<usize>, to: Range<usize>) {
         from.zip(to).for_each(|(from, to)| self.0.swap(from, to));
+    }
+
+    /// Gives some parameters memory: that of others which no longer need theirs, if these are of the
+    /// same kinds, with the numbers that are there; else their own, zeros as in
+    /// [`allocate`](Self::allocate), once the others have none.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn succeed(
+        &mut self,
+        backend: &dyn Backend,
+        list: &ParameterList,
+        role: impl Fn(Kind) -> Role,
+        from: Option<Range<usize>>,
+        to: Range<usize>,
+    ) -> Result<()> {
+        let kinds = |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
+        if let Some(from) = from {
+            if kinds(&from).eq(kinds(&to)) {
+                self.hand_over(from, to);
+                return Ok(());
+            }
+            self.take(backend, from);
+        }
+        self.allocate(backend, list, role, to)
     }
 
     /// Takes the memory of some parameters, which have none then.
@@ -284,7 +309,7 @@ impl Parameters {
     }
 }
 
-/// A buffer without memory.
+/// A buffer without memory. An operation that reads it as a weight panics, since it has no rows.
 fn nothing(backend: &dyn Backend) -> Buffer {
     backend.buffer(Role::Exact(0, 0))
 }

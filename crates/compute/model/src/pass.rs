@@ -2,7 +2,7 @@
 //! was truncated. `backward.rs` goes back from a loss's derivatives by these.
 
 use crate::activation_cache::ActivationCache;
-use crate::block::{CacheLayer, Rows};
+use crate::block::{CacheLayer, Rows, Stream};
 use crate::internals::Internals;
 use crate::layout::{Id, Mlp};
 use crate::model::Model;
@@ -162,6 +162,17 @@ pub struct Tape<'r> {
     pub(crate) statistics: HeadStatistics,
 }
 
+/// A pass on its way forward, between two blocks.
+pub struct ForwardPass {
+    uploaded: DeviceRows,
+    stream: Stream,
+    /// The tape to be kept, if there is one.
+    keep: Option<TapeKind>,
+    kept: Vec<BlockRecord>,
+    /// The number of blocks that it has left.
+    left: usize,
+}
+
 /// Packed sequences on the device.
 pub(crate) struct DeviceRows {
     pub rows: Rows,
@@ -188,6 +199,13 @@ pub(crate) struct BlockRecord {
     pub internals: Option<Internals<Buffer>>,
 }
 
+impl ForwardPass {
+    /// Whether there is to be a tape.
+    pub fn keeps_tape(&self) -> bool {
+        self.keep.is_some()
+    }
+}
+
 impl Model {
     /// Log-probs and entropies at a temperature (above 0), without a way back.
     ///
@@ -202,8 +220,12 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn begin_score(&self, packed: &Packed, temperature: f32) -> QueuedScores {
-        let uploaded = self.upload_packed(packed);
-        let (_, last) = self.run(packed, &uploaded, None);
+        self.end_score(self.through_blocks(packed, None), packed, temperature)
+    }
+
+    /// Scores at the end of a pass.
+    pub fn end_score(&self, pass: ForwardPass, packed: &Packed, temperature: f32) -> QueuedScores {
+        let (.., last) = self.last_rows(pass, packed);
         QueuedScores(self.head(&last, packed, temperature))
     }
 
@@ -215,8 +237,17 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn entropy_slopes(&self, packed: &Packed, temperature: f32) -> (Scores, Vec<f32>) {
-        let uploaded = self.upload_packed(packed);
-        let (_, last) = self.run(packed, &uploaded, None);
+        self.end_slopes(self.through_blocks(packed, None), packed, temperature)
+    }
+
+    /// As [`entropy_slopes`](Self::entropy_slopes), at the end of a pass.
+    pub fn end_slopes(
+        &self,
+        pass: ForwardPass,
+        packed: &Packed,
+        temperature: f32,
+    ) -> (Scores, Vec<f32>) {
+        let (.., last) = self.last_rows(pass, packed);
         let (b, normed) = (&*self.backend, self.normed(&last, packed.target_count()));
         let (head, targets) = (&self.weights[self.layout.head], b.upload_index(&packed.targets));
         let shape = self.layout.shapes.vocabulary;
@@ -286,8 +317,21 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn begin_forward(&self, packed: Packed, temperature: f32, keep: TapeKind) -> Tape<'static> {
-        let uploaded = self.upload_packed(&packed);
-        let (kept, last) = self.run(&packed, &uploaded, Some(keep));
+        self.end_forward(self.through_blocks(&packed, Some(keep)), packed, temperature)
+    }
+
+    /// The tape of [`begin_forward`](Self::begin_forward), at the end of a pass that keeps one.
+    ///
+    /// # Panics
+    /// When the pass keeps nothing.
+    pub fn end_forward(
+        &self,
+        pass: ForwardPass,
+        packed: Packed,
+        temperature: f32,
+    ) -> Tape<'static> {
+        let keep = pass.keep.expect("a pass that keeps a tape");
+        let (uploaded, kept, last) = self.last_rows(pass, &packed);
         let statistics = self.head(&last, &packed, temperature);
         let blocks = match keep {
             TapeKind::OffloadedBlockInputs => {
@@ -348,34 +392,76 @@ impl Model {
         }
     }
 
-    /// Runs the blocks. Returns their saved activations, and the rows of the last block's output
-    /// that predict a target.
-    fn run(
-        &self,
-        packed: &Packed,
-        DeviceRows { rows, predicting, pages }: &DeviceRows,
-        keep: Option<TapeKind>,
-    ) -> (Vec<BlockRecord>, Buffer) {
-        let (b, s) = (&*self.backend, &self.layout.shapes);
-        let mut cache = b.buffer(self.layout.cache(1, *pages));
-        let mut stream = self.embedded(rows);
-        let mut kept = Vec::new();
-        let blocks = self.layout.blocks.len();
-        for number in 0..blocks {
-            let input = keep.map(|keep| {
-                let mut input = b.buffer(keep.input_role(rows.count, s.hidden));
-                b.copy_first_rows(&stream.x, &mut input, rows.count);
-                input
-            });
-            // The cache holds one layer's keys and values; the next block's replace them.
-            let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
-            let is_whole = keep.is_some_and(|keep| keep.is_whole(number, blocks));
-            let internals = self.block_forward(number, &mut stream, rows, layer, is_whole);
-            kept.extend(input.map(|input| BlockRecord { input, internals }));
+    /// Takes a pass through the embedding and all blocks. One of [`end_score`](Self::end_score),
+    /// [`end_slopes`](Self::end_slopes) and [`end_forward`](Self::end_forward) follows. `keep`: as
+    /// in [`forward`](Self::forward), if there is to be a tape.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn through_blocks(&self, packed: &Packed, keep: Option<TapeKind>) -> ForwardPass {
+        let mut pass = self.embed_pass(packed, keep);
+        let mut cache = self.backend.buffer(self.layout.cache(1, pass.uploaded.pages));
+        for _ in 0..self.layout.blocks.len() {
+            self.next_block(&mut pass, &mut cache);
         }
-        let mut last = self.activations(packed.target_count(), s.hidden);
-        b.copy_rows(&stream.x, predicting, &mut last);
-        (kept, last)
+        pass
+    }
+
+    /// The first stage of [`through_blocks`](Self::through_blocks), the embedding, for passes that
+    /// take each stage together: [`forward_block`](Self::forward_block) follows for each block, and
+    /// reads no weights but the block's. The bits are the same.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn enter(&self, packed: &Packed, keep: Option<TapeKind>) -> ForwardPass {
+        let pass = self.embed_pass(packed, keep);
+        ForwardPass { stream: pass.stream.by_layer(), ..pass }
+    }
+
+    /// Goes forward through the next block.
+    ///
+    /// # Panics
+    /// When the pass has left the last block.
+    pub fn forward_block(&self, pass: &mut ForwardPass) {
+        let mut cache = self.backend.buffer(self.layout.cache(1, pass.uploaded.pages));
+        self.next_block(pass, &mut cache);
+    }
+
+    fn embed_pass(&self, packed: &Packed, keep: Option<TapeKind>) -> ForwardPass {
+        let uploaded = self.upload_packed(packed);
+        let stream = self.embedded(&uploaded.rows);
+        ForwardPass { uploaded, stream, keep, kept: Vec::new(), left: 0 }
+    }
+
+    /// Goes forward through the next block. The cache holds one layer's keys and values; the next
+    /// block's replace them.
+    fn next_block(&self, pass: &mut ForwardPass, cache: &mut Buffer) {
+        let (b, s, blocks) = (&*self.backend, &self.layout.shapes, self.layout.blocks.len());
+        let ForwardPass { uploaded: DeviceRows { rows, .. }, stream, keep, kept, left } = pass;
+        let input = keep.map(|keep| {
+            let mut input = b.buffer(keep.input_role(rows.count, s.hidden));
+            b.copy_first_rows(&stream.x, &mut input, rows.count);
+            input
+        });
+        let layer = CacheLayer { cache, layer: 0, states: None };
+        let is_whole = keep.is_some_and(|keep| keep.is_whole(*left, blocks));
+        let internals = self.block_forward(*left, stream, rows, layer, is_whole);
+        kept.extend(input.map(|input| BlockRecord { input, internals }));
+        *left += 1;
+    }
+
+    /// The rows of the last block's output that predict a target, behind the pass's batch and what
+    /// it has kept.
+    fn last_rows(
+        &self,
+        pass: ForwardPass,
+        packed: &Packed,
+    ) -> (DeviceRows, Vec<BlockRecord>, Buffer) {
+        let ForwardPass { uploaded, stream, kept, left, .. } = pass;
+        assert_eq!(left, self.layout.blocks.len(), "the pass has left the last block");
+        let mut last = self.activations(packed.target_count(), self.layout.shapes.hidden);
+        self.backend.copy_rows(&stream.x, &uploaded.predicting, &mut last);
+        (uploaded, kept, last)
     }
 
     /// The final norm and the head, on the rows of the last block's output that predict the

@@ -90,10 +90,14 @@ pub struct Demand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Weights of the model, and of the reference, the process model and the teacher if the run has
-    /// them.
+    /// them. Of a model whose weights ranks share, the rank's slice.
     pub weights: usize,
+    /// Weights beside that slice while no update learns; 0 if ranks do not share weights.
+    pub whole: usize,
+    /// The memory to take such weights apart and make them whole, between the phases.
+    pub changing: usize,
     /// Gradients of the trained models, and sums of shards that wait to be added; only during
-    /// updates.
+    /// updates. Also the layers of weights that passes are in, if ranks share weights.
     pub gradient: usize,
     /// The part of `gradient` that is sums of shards.
     pub sums: usize,
@@ -136,6 +140,8 @@ pub struct Plan {
     pub budget: usize,
     /// Whether gradients are complete layer by layer, because ranks share them.
     pub by_layer: bool,
+    /// Whether ranks share the weights.
+    pub weights_in_slices: bool,
     sampled: usize,
     activation_slots: usize,
 }
@@ -156,9 +162,15 @@ impl Plan {
     ) -> Result<Self> {
         if demand.sets.goes_by_layer() && !demand.sets.may_go_by_layer(layout) {
             let what =
-                "is \"gradients\", which needs a rank for each shard of an update where the \
-                        head is the embedding: use as many ranks as shards, or leave it out"
+                "wants gradients in slices, which needs a rank for each shard of an update where \
+                 the head is the embedding: use as many ranks as shards, or leave it out"
                     .to_owned();
+            return Err(Error::Setting { key: "ranks.shard", what });
+        }
+        if demand.sets.shares_weights() && !demand.sets.may_share_weights(layout) {
+            let what = "is \"weights\", which is for training all weights of one model without \
+                        experts: \"gradients\" is for adapters, experts and a process model too"
+                .to_owned();
             return Err(Error::Setting { key: "ranks.shard", what });
         }
         let budget = budget(settings, available);
@@ -197,6 +209,7 @@ impl Plan {
         budget: usize,
     ) -> Result<Self> {
         let [weights, gradient, moments] = least.sets;
+        let whole = least.whole;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
@@ -207,7 +220,7 @@ impl Plan {
         };
         // Captured decode steps may use a part of the spare memory.
         let requested = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
-            (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
+            (gradient + least_of(pass)).max(whole + scoring(backend, layout, demand, scored))
         });
         let needed = least.bytes().max(least.fixed.saturating_add(requested));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
@@ -218,7 +231,8 @@ impl Plan {
         let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
         let pages = demand.sampled.saturating_mul(pages).max(layout.least_pages(backend));
         let kv_cache = pages.saturating_mul(layout.cache_page_bytes(backend));
-        let kv_cache = kv_cache.min(free - logits.min(free));
+        let of_sampling = free.saturating_sub(whole);
+        let kv_cache = kv_cache.min(of_sampling.saturating_sub(logits));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             // Tokens, at most `enough`, that fit into `room` with this tape.
             let together = updates.together.saturating_mul(updates.least_tape);
@@ -243,7 +257,7 @@ impl Plan {
         let scoring = scoring(backend, layout, demand, scored);
         for (tokens, needed, free, beside) in [
             (pass, least_of(pass), of_updates, "weights, gradient and moments"),
-            (scored, scoring, free, "weights and moments"),
+            (scored, scoring, of_sampling, "weights and moments"),
         ] {
             if needed > free {
                 let what = format!(
@@ -270,11 +284,16 @@ impl Plan {
         // forward pass.
         let teacher_pass = demand.teacher.pass(pass);
         let update = gradient + (tape + working).max(teacher_pass);
-        let left = free - (kv_cache + logits).max(update).max(scoring).min(free);
+        let left = free - (whole + (kv_cache + logits).max(scoring)).max(update).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
-        let activation_slots = demand.activation_slots.min(left / slot);
+        let weights_in_slices = demand.sets.shares_weights();
+        // The head of a cached pass would have to be there before its blocks.
+        let wanted = if weights_in_slices { 0 } else { demand.activation_slots };
+        let activation_slots = wanted.min(left / slot);
         Ok(Self {
             weights,
+            whole,
+            changing: least.changing,
             gradient,
             sums: demand.sets.sum_bytes(backend, layout),
             moments,
@@ -303,6 +322,7 @@ impl Plan {
             sampled: demand.sampled,
             activation_slots,
             by_layer: demand.sets.goes_by_layer(),
+            weights_in_slices,
         })
     }
 
@@ -324,7 +344,14 @@ impl Plan {
         let budget = budget(settings, available);
         let of_all = |sets: [usize; 3]| sets.into_iter().fold(OVERHEAD, usize::saturating_add);
         let choices = has.choices(backend, layout).into_iter();
-        let sets = choices.map(|has| has.bytes(backend, layout));
+        let sets = choices.map(|has| {
+            let [weights, gradient, moments] = has.bytes(backend, layout);
+            // Whole weights and the gradient take turns.
+            let whole = has.whole_bytes(backend, layout);
+            let whole = whole.saturating_add(has.changing_bytes(backend, layout));
+            let more = whole.saturating_sub(gradient);
+            [weights.saturating_add(more), gradient, moments]
+        });
         let sets = sets.min_by_key(|sets| of_all(*sets)).expect("there is one");
         let needed = of_all(sets);
         if needed <= budget {
@@ -362,8 +389,12 @@ impl Plan {
         let passes = (self.tape + self.working).max(self.teacher_pass);
         let sampling = self.kv_cache + self.logits;
         let phases = match self.is_tight() {
-            true => sampling.max(self.gradient + passes).max(self.scoring),
-            false => sampling + self.gradient + passes.max(self.scoring),
+            true => (self.whole + sampling.max(self.scoring).max(self.changing))
+                .max(self.gradient + passes),
+            false => {
+                let others = passes.max(self.scoring).max(self.changing);
+                self.whole + sampling + self.gradient + others
+            }
         };
         self.always() + phases
     }
@@ -378,10 +409,10 @@ impl Plan {
     /// next. If not, the gradient stays allocated, and freed memory is kept for the next use.
     pub fn is_tight(&self) -> bool {
         let (sampling, update) = (self.kv_cache + self.logits, self.tape + self.working);
-        let mut phases = [sampling, update, self.scoring, self.teacher_pass];
+        let mut phases = [sampling, update, self.scoring, self.teacher_pass, self.changing];
         phases.sort_unstable();
-        let waiting = phases[2].saturating_add(phases[3]);
-        (self.always() + self.gradient).saturating_add(waiting) > self.budget
+        let waiting = phases[3].saturating_add(phases[4]);
+        (self.always() + self.whole + self.gradient).saturating_add(waiting) > self.budget
     }
 
     /// Limits of sampling.
@@ -401,6 +432,7 @@ impl Plan {
             activation_slots: self.activation_slots,
             by_layer: self.by_layer,
             offloads_inputs: self.host_inputs > 0,
+            weights_in_slices: self.weights_in_slices,
         }
     }
 }
@@ -443,7 +475,12 @@ impl fmt::Display for Plan {
             0 => human(self.moments),
             bytes => format!("{} in the host's memory", human(bytes)),
         };
-        write!(f, "memory: weights {}, moments {moments}; ", human(self.weights))?;
+        let slice = match self.weights_in_slices {
+            true => format!(" ({} in slices while an update learns)", human(self.weights)),
+            false => String::new(),
+        };
+        let weights = human(self.weights + self.whole);
+        write!(f, "memory: weights {weights}{slice}, moments {moments}; ")?;
         let if_any = |before: &str, bytes: usize, after: &str| match bytes {
             0 => String::new(),
             bytes => format!("{before}{}{after}", human(bytes)),
@@ -463,7 +500,11 @@ impl fmt::Display for Plan {
             f,
             "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
              of {} if all texts are as long as they may be",
-            if self.by_layer { " (the rank's slice, and a layer or two)" } else { "" },
+            match (self.by_layer, self.weights_in_slices) {
+                (_, true) => " (the rank's slice, and a layer or two with their weights)",
+                (true, _) => " (the rank's slice, and a layer or two)",
+                _ => "",
+            },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),

@@ -17,6 +17,9 @@ pub struct PassLimits {
     pub by_layer: bool,
     /// Whether the inputs of blocks wait in the host's memory, if passes go by layer.
     pub offloads_inputs: bool,
+    /// Whether each rank has its slice of the weights alone while an update learns. Then passes go
+    /// by layer forward as well, and no activations are cached.
+    pub weights_in_slices: bool,
 }
 
 /// One of an update's passes.
@@ -206,6 +209,7 @@ mod tests {
                     activation_slots: 0,
                     by_layer: false,
                     offloads_inputs: false,
+                    weights_in_slices: false,
                 };
                 let tapes = limits.tapes(&cpu, &layout, &passes);
                 assert_eq!(tapes.len(), passes.len());

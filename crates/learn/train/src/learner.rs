@@ -5,18 +5,20 @@
 //! forward and backward at once ([`Learner::accumulate_weighted`]).
 
 use crate::error::{Error, Result};
+use crate::layer_weights::go_forward;
 use crate::optimizer::{Optimizer, UpdateCounts};
 pub use crate::passes::OnPolicy;
-use crate::passes::{Cut, Pass, cut, passes};
+use crate::passes::{Cut, ForwardResult, Pass, cut, passes};
 use crate::ranks::TrainingRanks;
 use crate::shards::ShardedGradient;
+use crate::weight_slice::WeightSlice;
 use isentrope_budget::PassLimits;
 use isentrope_evaluation::{TensorChecksum, joined_checksum, weights_checksum};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, QueuedScores, RouterBalance,
-    RouterUse, Scores, Sequence, Tape, apart, units,
+    ActivationCache, Checkpoint, Derivatives, ForwardPass, Model, Packed, QueuedScores,
+    RouterBalance, RouterUse, Scores, Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -84,7 +86,8 @@ const READ: usize = 1 << 20;
 
 /// A model in training.
 pub struct Learner {
-    /// The model.
+    /// The model. It has no weights while each rank has its slice alone, until it is made
+    /// [whole](Self::make_whole).
     pub model: Model,
     /// Its optimizer.
     pub optimizer: Optimizer,
@@ -92,6 +95,7 @@ pub struct Learner {
     pub activation_cache: Option<ActivationCache>,
     /// The ranks that train together.
     pub ranks: TrainingRanks,
+    weights: WeightSlice,
     gradient: ShardedGradient,
     limits: PassLimits,
     /// The checksum of the present weights, if it is known.
@@ -110,7 +114,23 @@ impl Learner {
         let slots = limits.activation_slots;
         let activation_cache =
             (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
-        Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits, checksum: None })
+        let weights = WeightSlice::new(&model, &ranks);
+        let checksum = None;
+        Ok(Self { model, optimizer, activation_cache, ranks, weights, gradient, limits, checksum })
+    }
+
+    /// Gathers all weights, if each rank has its slice alone since an update: sampling reads them.
+    /// All ranks call it together.
+    ///
+    /// # Errors
+    /// When another rank has failed; when there is no memory.
+    pub fn make_whole(&mut self) -> Result<()> {
+        self.weights.make_whole(&mut self.model, &self.ranks)
+    }
+
+    /// This rank's slice of the weights, if the model has none.
+    fn apart(&self) -> Option<&WeightSlice> {
+        if_apart(&self.weights)
     }
 
     /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for
@@ -119,9 +139,8 @@ impl Learner {
         if let Some(known) = self.checksum {
             return Ok(known);
         }
-        let Self { model, optimizer, ranks, .. } = self;
-        let own = optimizer.moments.own(model.trained());
-        let norm = optimizer.norm(&*model.backend, &own, ranks)?;
+        let Self { model, optimizer, ranks, weights, .. } = self;
+        let norm = optimizer.norm(&*model.backend, &weights.own(model), ranks)?;
         Ok(*self.checksum.insert(norm.to_bits()))
     }
 
@@ -132,33 +151,38 @@ impl Learner {
         options: WriteOptions<'_>,
         write: impl FnOnce(&Model, Vec<Tensor<'_>>) -> Result<Vec<PathBuf>>,
     ) -> Result<Vec<PathBuf>> {
-        let Self { model, optimizer, ranks, .. } = self;
-        if ranks.split(model, &*model.backend).is_none() {
+        let Self { model, ranks, weights, .. } = self;
+        if !self.is_gathered() {
             let tensors = model.trained().tensors(&*model.backend, model.layout.trained(), "");
             return write(model, tensors);
         }
-        let weights = optimizer.moments.gathering_of_weights(model, ranks);
-        weights.write(options, |tensors| write(model, tensors))
+        weights.gathering(model, ranks).write(options, |tensors| write(model, tensors))
     }
 
     /// The [checksum](weights_checksum) of the exact weights. All ranks ask for it together.
     pub fn weights_checksum(&self) -> Result<u32> {
-        let Self { model, optimizer, ranks, .. } = self;
-        if ranks.split(model, &*model.backend).is_none() {
+        let Self { model, ranks, weights, .. } = self;
+        if !self.is_gathered() {
             return Ok(weights_checksum(model, model.trained())?);
         }
-        let weights = optimizer.moments.gathering_of_weights(model, ranks);
-        let own: Vec<TensorChecksum> = weights.divide(|tensors| {
+        let own: Vec<TensorChecksum> = weights.gathering(model, ranks).divide(|tensors| {
             Ok(tensors.into_iter().map(TensorChecksum::of).collect::<Result<_, _>>()?)
         })?;
         Ok(joined_checksum(model, ranks.gather(own)?))
+    }
+
+    /// Whether exact weights come from all ranks: a rank may have but its slice of them.
+    fn is_gathered(&self) -> bool {
+        let Self { model, ranks, limits, .. } = self;
+        limits.weights_in_slices || ranks.split(model, &*model.backend).is_some()
     }
 
     /// Notes what operations see of weights in two parts: gathered weights are the same on all
     /// ranks, whatever is left of them in a rank's own memory.
     pub(crate) fn note_rounded_weights(&self) -> Result<()> {
         let Self { model, ranks, .. } = self;
-        let Some(split) = ranks.split(model, &*model.backend) else { return Ok(()) };
+        let split = ranks.split(model, &*model.backend).filter(|_| self.weights.is_whole());
+        let Some(split) = split else { return Ok(()) };
         let (mut checksum, mut rounded) = (0, vec![0; READ]);
         let counts = model.layout.trained().numbers(&*model.backend);
         for (weights, count) in model.trained().buffers().iter().zip(counts) {
@@ -175,17 +199,21 @@ impl Learner {
     /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of
     /// them.
     pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
-        self.score_with(&self.model, sequences, temperature)
+        self.score_in_passes(&self.model, self.apart(), sequences, temperature)
     }
 
-    /// Whether the model's scores of a short text of many different tokens are finite. Only this
-    /// rank computes it.
-    pub fn is_finite(&self) -> bool {
+    /// Whether the model's scores of a short text of many different tokens are finite. Each rank
+    /// computes it, and all ask for it together.
+    pub fn is_finite(&self) -> Result<bool> {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
         let probe = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
-        let scores = self.model.score(&probe, 1.0);
-        scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
+        let score =
+            |model: &Model, pass, packed: Packed| model.end_score(pass, &packed, 1.0).read(model);
+        let probe = [(probe, None)].into_iter();
+        let scores = go_forward(&self.model, self.apart(), &self.ranks, probe, score)?;
+        let numbers = scores.iter().flat_map(|of| of.logprobs.iter().chain(&of.entropies));
+        Ok(numbers.into_iter().all(|number| number.is_finite()))
     }
 
     /// Like [`score`](Self::score), under another model and in the same passes.
@@ -195,18 +223,28 @@ impl Learner {
         sequences: &[Sequence<'_>],
         temperature: f32,
     ) -> Result<Scores> {
+        self.score_in_passes(model, None, sequences, temperature)
+    }
+
+    fn score_in_passes(
+        &self,
+        model: &Model,
+        weights: Option<&WeightSlice>,
+        sequences: &[Sequence<'_>],
+        temperature: f32,
+    ) -> Result<Scores> {
         let mut own = Scores::default();
         let (mut queued, mut targets) = (Vec::new(), 0);
-        for Cut { sequences: range, .. } in self.cut(sequences) {
-            let packed = Packed::new(&sequences[range]);
-            let _span = span("score").with("tokens", packed.token_count());
+        let cuts = self.cut(sequences).into_iter();
+        let passes = cuts.map(|cut| (Packed::new(&sequences[cut.sequences]), None));
+        go_forward(model, weights, &self.ranks, passes, |model, pass, packed| {
             if targets + packed.target_count() > QUEUED_TARGETS {
                 read_all(&mut queued, model, &mut own);
                 targets = 0;
             }
             targets += packed.target_count();
-            queued.push(model.begin_score(&packed, temperature));
-        }
+            queued.push(model.end_score(pass, &packed, temperature));
+        })?;
         read_all(&mut queued, model, &mut own);
         self.ranks.gather_scores(own)
     }
@@ -240,13 +278,15 @@ impl Learner {
         temperature: f32,
     ) -> Result<(Scores, Vec<f32>)> {
         let (mut own, mut slopes) = (Scores::default(), Vec::new());
-        for Cut { sequences: range, targets, .. } in self.cut(sequences) {
-            let packed = Packed::new(&sequences[range]).with_masks(masks.part(targets));
-            let _span = span("score").with("tokens", packed.token_count());
-            let (scores, more) = self.model.entropy_slopes(&packed, temperature);
+        let cuts = self.cut(sequences).into_iter();
+        let passes = cuts.map(|Cut { sequences: range, targets, .. }| {
+            (Packed::new(&sequences[range]).with_masks(masks.part(targets)), None)
+        });
+        go_forward(&self.model, self.apart(), &self.ranks, passes, |model, pass, packed| {
+            let (scores, more) = model.end_slopes(pass, &packed, temperature);
             own.extend(scores);
             slopes.extend(more);
-        }
+        })?;
         let [slopes] = self.ranks.gather_floats([slopes])?;
         Ok((self.ranks.gather_scores(own)?, slopes))
     }
@@ -259,14 +299,20 @@ impl Learner {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         // Large, and stays: it must have its memory before the tapes.
         self.allocate_gradient()?;
-        let Self { model, activation_cache, ranks, limits, .. } = self;
+        let Self { model, activation_cache, ranks, limits, weights, .. } = self;
         let passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
-        let results: Vec<_> =
-            passes.iter().map(|pass| pass.forward(model, masks, temperature)).collect();
+        let forward = passes.iter().filter_map(|pass| pass.before_loss(masks));
+        let end = |model: &Model, pass: ForwardPass, packed| match pass.keeps_tape() {
+            true => ForwardResult::Tape(Box::new(model.end_forward(pass, packed, temperature))),
+            false => ForwardResult::Scores(model.end_score(pass, &packed, temperature)),
+        };
+        let results = go_forward(model, if_apart(weights), ranks, forward, end)?;
+        let mut results = results.into_iter();
         // Only now the host waits for the device, which goes from pass to pass without a gap.
         let mut own = Scores::default();
         let mut with_tapes = Vec::with_capacity(passes.len());
-        for (pass, result) in passes.into_iter().zip(results) {
+        for pass in passes {
+            let result = if pass.is_known() { None } else { results.next() };
             let (scores, tape) = pass.read(model, result);
             own.extend(scores);
             with_tapes.push((pass, tape));
@@ -282,7 +328,8 @@ impl Learner {
         derivatives: &Coefficients,
     ) -> Result<()> {
         let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
-        let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
+        let Self { model, activation_cache, ranks, weights, gradient, limits, .. } = self;
+        let weights = if_apart(weights);
         let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
@@ -295,13 +342,22 @@ impl Learner {
             let sequences: usize = set.iter().map(|(pass, ..)| pass.sequences.len()).sum();
             let spanned = |name| span(name).with("targets", targets).with("sequences", sequences);
             let _span = spanned("micro-batch");
+            let forward = set.iter().filter_map(|(pass, tape, _)| match tape {
+                Some(_) => None,
+                None => pass.after_loss(masks),
+            });
+            let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
+            let mut made = go_forward(model, weights, ranks, forward, end)?.into_iter();
             let with_tape = |(pass, tape, derivatives): (Pass<'_>, Option<_>, _)| {
-                let make = || pass.tape(model, activation_cache.as_ref(), masks, temperature);
-                (pass.shard, tape.unwrap_or_else(make), derivatives)
+                let cache = activation_cache.as_ref();
+                let tape = tape
+                    .or_else(|| pass.cached_tape(model, cache, masks, temperature))
+                    .or_else(|| made.next());
+                (pass.shard, tape.expect("a tape for each pass"), derivatives)
             };
             let set: Vec<_> = set.into_iter().map(with_tape).collect();
             let _span = spanned("backward");
-            gradient.add(model, ranks, set, passes.is_empty())?;
+            gradient.add(model, weights, ranks, set, passes.is_empty())?;
         }
         Ok(())
     }
@@ -316,8 +372,9 @@ impl Learner {
         temperature: f32,
         weights: &Coefficients,
     ) -> Result<Scores> {
-        let Self { model, ranks, gradient, limits, .. } = self;
-        gradient.allocate(model, ranks)?;
+        self.allocate_gradient()?;
+        let Self { model, ranks, weights: slice, gradient, limits, .. } = self;
+        let slice = if_apart(slice);
         let mut own = Scores::default();
         let none = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
@@ -327,17 +384,16 @@ impl Learner {
             let tokens = set.iter().map(|cut| cut.tokens).sum();
             let _span = span("micro-batch").with("tokens", tokens).with("passes", set.len());
             let kind = limits.tape_kind_of_set(model, tokens);
-            let forward = span("forward").with("tokens", tokens);
-            let mut passes = Vec::with_capacity(set.len());
-            for Cut { sequences: range, targets, shard, .. } in set {
-                let packed = Packed::apart(&sequences[range]);
-                let (scores, tape) = model.forward(packed, temperature, kind);
-                own.extend(scores);
-                passes.push((shard, tape, weights.part(targets)));
-            }
-            drop(forward);
+            let packed = |cut: &Cut| (Packed::apart(&sequences[cut.sequences.clone()]), Some(kind));
+            let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
+            let tapes = go_forward(model, slice, ranks, set.iter().map(packed), end)?;
+            let with_tape = |(Cut { targets, shard, .. }, mut tape): (Cut, Tape<'static>)| {
+                own.extend(tape.read_scores(model));
+                (shard, tape, weights.part(targets))
+            };
+            let passes = set.into_iter().zip(tapes).map(with_tape).collect();
             let _span = span("backward").with("tokens", tokens);
-            gradient.add(model, ranks, passes, cuts.len() == 0)?;
+            gradient.add(model, slice, ranks, passes, cuts.len() == 0)?;
         }
         ranks.gather_scores(own)
     }
@@ -377,7 +433,7 @@ impl Learner {
         let coefficients = loss(&scores);
         let derivatives = coefficients.part(targets);
         if !derivatives.are_zero() {
-            gradient.add(model, ranks, vec![(0, tape, derivatives)], false)?;
+            gradient.add(model, None, ranks, vec![(0, tape, derivatives)], false)?;
         }
         Ok(scores)
     }
@@ -391,7 +447,7 @@ impl Learner {
         if ranks.count() > 1 || limits.by_layer {
             return Err(Error::Run("each rank has a slice of the gradient".into()));
         }
-        let (_, whole) = gradient.finish(model, ranks)?;
+        let (_, whole) = gradient.finish(model, None, ranks)?;
         Ok(whole.tensors(&*model.backend, model.layout.trained(), ""))
     }
 
@@ -408,9 +464,13 @@ impl Learner {
         !self.gradient.is_freed()
     }
 
-    /// Allocates the memory of a gradient that was [freed](Self::free_gradient). Accumulation would
-    /// do so too; this call fails for want of memory before anything changes.
+    /// Allocates the memory of a gradient that was [freed](Self::free_gradient); where ranks have
+    /// slices of the weights, it is there once the model has given up its own. Accumulation would do
+    /// so too; this call fails for want of memory before anything changes.
     pub fn allocate_gradient(&mut self) -> Result<()> {
+        if self.limits.weights_in_slices {
+            self.weights.take_apart(&mut self.model)?;
+        }
         self.gradient.allocate(&self.model, &self.ranks)
     }
 
@@ -418,9 +478,16 @@ impl Learner {
     /// the gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
-        let Self { model, optimizer, ranks, gradient, .. } = self;
-        let (slice, whole) = gradient.finish(model, ranks)?;
-        let norm = optimizer.update(model, &slice.elements(whole), ranks, learning_rate);
+        let Self { model, optimizer, ranks, weights, gradient, .. } = self;
+        let (slice, whole) = gradient.finish(model, if_apart(weights), ranks)?;
+        let summed = slice.elements(whole);
+        let norm = match weights.is_whole() {
+            true => optimizer.update(model, &summed, ranks, learning_rate),
+            false => {
+                let (backend, own) = (&*model.backend, weights.apart_mut());
+                optimizer.update_slice(backend, own, &summed, ranks, learning_rate)
+            }
+        };
         gradient.reset(&*model.backend);
         norm
     }
@@ -437,6 +504,11 @@ impl Learner {
         let moments = self.optimizer.moments.gathering(&self.model, &self.ranks);
         moments.write(options, |tensors| Ok(write_tensors(dir, tensors, options)?))
     }
+}
+
+/// A rank's slice of weights of which the model has none.
+fn if_apart(weights: &WeightSlice) -> Option<&WeightSlice> {
+    (!weights.is_whole()).then_some(weights)
 }
 
 /// Waits for queued scores, and appends them in order.

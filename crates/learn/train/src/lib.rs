@@ -12,6 +12,7 @@ mod examples;
 mod gathering;
 pub mod gradient_slice;
 pub mod group;
+mod layer_weights;
 pub mod learner;
 pub mod metrics;
 pub mod minibatch;
@@ -37,5 +38,6 @@ mod test_support;
 mod token_records;
 pub mod trainer;
 pub mod training_loop;
+mod weight_slice;
 
 pub use error::{Error, FREE_SPACE, Result};

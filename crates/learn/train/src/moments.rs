@@ -83,43 +83,33 @@ impl Moments {
         Gathering::new(model, ranks, &self.slices, NAMES.iter().enumerate().map(set).collect())
     }
 
-    /// The weights of all ranks, exact where a rank has the remainders of its slice alone.
-    pub fn gathering_of_weights<'a>(
-        &'a self,
-        model: &'a Model,
-        ranks: &'a TrainingRanks,
-    ) -> Gathering<'a> {
-        let own = |part: &'a Part| OwnPart {
-            parameter: part.parameter,
-            elements: part.elements.clone(),
-            buffer: &model.trained().buffers()[part.parameter],
-            first: part.elements.start,
-        };
-        let set = SlicedSet { prefix: "", own: self.parts.iter().map(own).collect() };
-        Gathering::new(model, ranks, &self.slices, vec![set])
+    /// The elements of weights that this rank updates.
+    pub fn own_mut<'a>(
+        &self,
+        parameters: &'a mut Parameters,
+    ) -> Vec<(&'a mut Buffer, Range<usize>)> {
+        let mut parts = self.parts.iter().peekable();
+        let own = parameters.buffers_mut().iter_mut().enumerate().filter_map(|(index, buffer)| {
+            let part = parts.next_if(|part| part.parameter == index)?;
+            Some((buffer, part.elements.clone()))
+        });
+        own.collect()
     }
 
-    /// The elements of weights or of a gradient that this rank updates.
-    pub fn own<'a>(&self, parameters: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
-        let part = |part: &Part| (&parameters.buffers()[part.parameter], part.elements.clone());
-        self.parts.iter().map(part).collect()
-    }
-
-    /// The elements of weights, gradient and moments that this rank updates. `gradient` has the
-    /// elements of each part, in order, as [`own`](Self::own) has them.
+    /// The elements of weights, gradient and moments that this rank updates. `weights` and
+    /// `gradient` have the elements of each part, in order.
     pub fn updated<'a>(
         &'a mut self,
-        weights: &'a mut Parameters,
+        weights: Vec<(&'a mut Buffer, Range<usize>)>,
         gradient: &[(&'a Buffer, Range<usize>)],
     ) -> Vec<UpdateSlice<'a>> {
-        let mut parts = self.parts.iter_mut().zip(gradient).peekable();
-        let weights = weights.buffers_mut().iter_mut().enumerate();
-        let of_parameter = |(index, weights)| {
-            let (part, gradient) = parts.next_if(|(part, _)| part.parameter == index)?;
-            let Part { elements, moments: [first, second], .. } = part;
-            let gradient = (gradient.0, gradient.1.start);
-            Some(UpdateSlice { weights, elements: elements.clone(), gradient, first, second })
-        };
-        weights.filter_map(of_parameter).collect()
+        let parts = self.parts.iter_mut().zip(weights).zip(gradient);
+        let of_part =
+            |((part, (weights, elements)), gradient): ((&'a mut Part, _), &(_, Range<_>))| {
+                let [first, second] = &mut part.moments;
+                let gradient = (gradient.0, gradient.1.start);
+                UpdateSlice { weights, elements, gradient, first, second }
+            };
+        parts.map(of_part).collect()
     }
 }

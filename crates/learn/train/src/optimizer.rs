@@ -85,7 +85,27 @@ impl Optimizer {
         learning_rate: f64,
     ) -> Result<f64> {
         let backend = model.backend.clone();
-        let b = &*backend;
+        let weights = self.moments.own_mut(model.trained_mut());
+        let norm = self.update_slice(&*backend, weights, gradient, ranks, learning_rate)?;
+        if norm.is_finite() {
+            ranks.share_weights(model, &self.moments.slices)?;
+        }
+        Ok(norm)
+    }
+
+    /// As [`update`](Self::update), of this rank's slice of the weights alone: `weights` has its
+    /// elements, in the order of `gradient`.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub(crate) fn update_slice(
+        &mut self,
+        b: &dyn Backend,
+        weights: Vec<(&mut Buffer, Range<usize>)>,
+        gradient: &[(&Buffer, Range<usize>)],
+        ranks: &TrainingRanks,
+        learning_rate: f64,
+    ) -> Result<f64> {
         let summing = span("norm of the gradient");
         let norm = self.norm(b, gradient, ranks)?;
         drop(summing);
@@ -114,8 +134,7 @@ impl Optimizer {
             gradient_scale: (clip_norm / norm).min(1.0) as f32,
         };
         let _span = span("AdamW");
-        b.adamw(step, &mut self.moments.updated(model.trained_mut(), gradient));
-        ranks.share_weights(model, &self.moments.slices)?;
+        b.adamw(step, &mut self.moments.updated(weights, gradient));
         Ok(norm)
     }
 

@@ -14,7 +14,7 @@ use isentrope_kernels::SamplingMasks;
 use isentrope_model::{
     ActivationCache, Model, Packed, QueuedScores, Scores, Sequence, Tape, TapeKind, Unit, units,
 };
-use isentrope_trace::{Span, span};
+use isentrope_trace::span;
 use std::ops::Range;
 
 /// The sampler's record of a sequence that these very weights have sampled.
@@ -110,58 +110,58 @@ impl<'a> PassStrategy<'a> {
 }
 
 impl Pass<'_> {
-    /// Makes the pass before the loss, without waiting for the device.
-    pub fn forward(&self, model: &Model, masks: &SamplingMasks, temperature: f32) -> ForwardResult {
+    /// Whether the sampler knows the scores, so that nothing goes forward before the loss.
+    pub fn is_known(&self) -> bool {
+        matches!(self.strategy, PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_))
+    }
+
+    /// The batch that goes forward before the loss, and the tape that it keeps; none where the
+    /// sampler knows the scores.
+    pub fn before_loss(&self, masks: &SamplingMasks) -> Option<(Packed, Option<TapeKind>)> {
         match self.strategy {
-            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => ForwardResult::Known,
-            PassStrategy::Forward(kind) => {
-                let _span = self.span("forward");
-                let tape = model.begin_forward(self.packed(masks), temperature, kind);
-                ForwardResult::Tape(Box::new(tape))
-            }
-            PassStrategy::ScoreOnly(_) => {
-                let _span = self.span("score");
-                ForwardResult::Scores(model.begin_score(&self.packed(masks), temperature))
-            }
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => None,
+            PassStrategy::Forward(kind) => Some((self.packed(masks), Some(kind))),
+            PassStrategy::ScoreOnly(_) => Some((self.packed(masks), None)),
         }
     }
 
-    /// Waits for the scores of the pass before the loss. Returns them with the tape that waits for
-    /// the backward pass.
-    pub fn read(&self, model: &Model, result: ForwardResult) -> (Scores, Option<Tape<'static>>) {
+    /// Waits for the scores of the pass before the loss, if there was one. Returns them with the
+    /// tape that waits for the backward pass.
+    pub fn read(
+        &self,
+        model: &Model,
+        result: Option<ForwardResult>,
+    ) -> (Scores, Option<Tape<'static>>) {
         match result {
-            ForwardResult::Known => (self.sampled(), None),
-            ForwardResult::Scores(scores) => (scores.read(model), None),
-            ForwardResult::Tape(mut tape) => (tape.read_scores(model), Some(*tape)),
+            None => (self.sampled(), None),
+            Some(ForwardResult::Scores(scores)) => (scores.read(model), None),
+            Some(ForwardResult::Tape(mut tape)) => (tape.read_scores(model), Some(*tape)),
         }
     }
 
-    /// Makes the tape of a pass that kept none, for the backward pass that follows.
-    pub fn tape<'c>(
+    /// The batch that goes forward after the loss, with the tape that it keeps for the backward pass
+    /// that follows; none if the pass has its tape, or its activations are in the cache.
+    pub fn after_loss(&self, masks: &SamplingMasks) -> Option<(Packed, Option<TapeKind>)> {
+        match self.strategy {
+            PassStrategy::Cached { .. } | PassStrategy::Forward(_) => None,
+            PassStrategy::OnPolicy(kind) | PassStrategy::ScoreOnly(kind) => {
+                Some((self.packed(masks), Some(kind)))
+            }
+        }
+    }
+
+    /// The tape of a pass whose activations are in the cache.
+    pub fn cached_tape<'c>(
         &self,
         model: &Model,
         cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> Tape<'c> {
-        let packed = self.packed(masks);
-        match (&self.strategy, cache) {
-            (PassStrategy::Cached { slots }, Some(cache)) => {
-                let _span = self.span("forward from the cache");
-                model.tape_from_cache(packed, temperature, cache, slots)
-            }
-            (PassStrategy::Cached { .. }, None) => unreachable!("a cached pass has a cache"),
-            (PassStrategy::Forward(_), _) => unreachable!("its tape has waited"),
-            (PassStrategy::OnPolicy(kind) | PassStrategy::ScoreOnly(kind), _) => {
-                let _span = self.span("forward");
-                model.begin_forward(packed, temperature, *kind)
-            }
-        }
-    }
-
-    /// A span of the trace for a part of this pass.
-    pub fn span(&self, name: &'static str) -> Span {
-        span(name).with("targets", self.targets.len()).with("sequences", self.sequences.len())
+    ) -> Option<Tape<'c>> {
+        let PassStrategy::Cached { slots } = &self.strategy else { return None };
+        let cache = cache.expect("a cached pass has a cache");
+        let _span = span("forward from the cache").with("targets", self.targets.len());
+        Some(model.tape_from_cache(self.packed(masks), temperature, cache, slots))
     }
 
     /// Packs the pass's sequences. `masks` has the masks of all targets of the update.
@@ -179,8 +179,6 @@ impl Pass<'_> {
 
 /// The result of a pass before the loss, which the device may still be computing.
 pub(crate) enum ForwardResult {
-    /// Nothing: the sampler knows the scores.
-    Known,
     Scores(QueuedScores),
     /// A tape, which has the scores too.
     Tape(Box<Tape<'static>>),
@@ -263,6 +261,7 @@ mod tests {
         activation_slots: 0,
         by_layer: false,
         offloads_inputs: false,
+        weights_in_slices: false,
     };
 
     #[test]

@@ -201,19 +201,29 @@ impl TrainingRanks {
     /// what operations read.
     pub(crate) fn share_weights(&self, model: &mut Model, slices: &Slices) -> Result<()> {
         let backend = model.backend.clone();
-        let Some(split) = self.split(model, &*backend) else {
-            return self.share(&*backend, model.trained_mut().buffers_mut(), slices);
-        };
-        if let Some(links) = self.links(&*backend) {
-            return links::share(
-                &self.world,
-                links,
-                model.trained_mut().buffers_mut(),
-                true,
-                slices,
-            );
+        let is_split = self.split(model, &*backend).is_some();
+        let weights = model.trained_mut().buffers_mut();
+        match is_split {
+            true => self.share_read(&*backend, weights, slices),
+            false => self.share(&*backend, weights, slices),
         }
-        let counted = slices.lengths().zip(model.trained_mut().buffers_mut());
+    }
+
+    /// Exchanges the ranks' slices of what operations read of weights. `weights` has a buffer for
+    /// each parameter of `slices`, which are of all groups or of one.
+    pub(crate) fn share_read(
+        &self,
+        backend: &dyn Backend,
+        weights: &mut [Buffer],
+        slices: &Slices,
+    ) -> Result<()> {
+        let Some(split) = backend.split_weights() else {
+            return self.share(backend, weights, slices);
+        };
+        if let Some(links) = self.links(backend) {
+            return links::share(&self.world, links, weights, true, slices);
+        }
+        let counted = slices.lengths().zip(weights);
         let parameters = counted.map(|(count, buffer)| Rounded { split, count, buffer });
         Ok(self.world.share(&mut HostFloats::new(parameters), slices)?)
     }

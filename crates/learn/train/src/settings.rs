@@ -286,7 +286,8 @@ pub struct RanksSettings {
     pub transport: Transport,
     /// The numbers of which each rank holds a slice instead of the whole. Gradients in slices are
     /// complete layer by layer, while activations of all passes of a rank wait, most of which are
-    /// computed again.
+    /// computed again. Weights in slices are gathered layer by layer while an update learns, and
+    /// whole while the model samples.
     pub shard: Shard,
 }
 

@@ -6,8 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::gradient_slice::GradientSlice;
+use crate::layer_weights::{FIRST_BLOCK, LayerWeights};
 use crate::ranks::TrainingRanks;
 use crate::slice_exchange::SliceExchange;
+use crate::weight_slice::WeightSlice;
 use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{
@@ -71,9 +73,6 @@ struct Sums {
     left: Option<usize>,
 }
 
-/// The group of the first block: the embedding's is before it, the head's behind the last block's.
-const FIRST_BLOCK: usize = 1;
-
 /// Parameters whose gradients are complete together.
 struct Group {
     parameters: Range<usize>,
@@ -111,10 +110,11 @@ impl ShardedGradient {
     ///
     /// `are_last` says that the update has no more passes. All ranks say so at the same time, with
     /// or without passes, and exchange groups until then and nothing else. By layer an update's
-    /// passes all go together.
+    /// passes all go together. `weights` is where the weights are, if the model has none.
     pub fn add(
         &mut self,
         model: &Model,
+        weights: Option<&WeightSlice>,
         ranks: &TrainingRanks,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
         are_last: bool,
@@ -124,11 +124,12 @@ impl ShardedGradient {
         assert!(are_last || !sums.by_layer, "by layer all passes of an update go together");
         *is_complete = are_last;
         if !are_last || (ranks.count() == 1 && !sums.by_layer) {
-            return sums.go_back(model, passes, None);
+            return sums.go_back(LayerWeights::of(model, None), passes, None);
         }
         thread::scope(|scope| {
-            let exchange = SliceExchange::start(scope, &*model.backend, ranks, slice)?;
-            sums.go_back(model, passes, Some(exchange))
+            let backend = &*model.backend;
+            let exchange = SliceExchange::start(scope, backend, ranks, Some(slice), weights)?;
+            sums.go_back(LayerWeights::of(model, weights), passes, Some(exchange))
         })
     }
 
@@ -137,10 +138,11 @@ impl ShardedGradient {
     pub fn finish(
         &mut self,
         model: &Model,
+        weights: Option<&WeightSlice>,
         ranks: &TrainingRanks,
     ) -> Result<(&GradientSlice, &Parameters)> {
         if !self.memory(model, ranks)?.is_complete {
-            self.add(model, ranks, Vec::new(), true)?;
+            self.add(model, weights, ranks, Vec::new(), true)?;
         }
         let Memory { sums, slice, .. } = self.memory(model, ranks)?;
         Ok((slice, sums.finish(model)))
@@ -217,16 +219,16 @@ impl Sums {
     /// until then.
     fn go_back(
         &mut self,
-        model: &Model,
+        mut weights: LayerWeights<'_>,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
         mut exchange: Option<SliceExchange<'_>>,
     ) -> Result<()> {
-        let (embedding, head) = (0, self.groups.len() - 1);
-        let is_shared = model.layout.head_trains_embedding();
-        let mut leave = |sums: &mut Self, group| match &mut exchange {
-            Some(exchange) => sums.leave(model, group, exchange),
-            None => Ok(()),
-        };
+        let (embedding, head, exchange) = (0, self.groups.len() - 1, &mut exchange);
+        let is_shared = weights.model().layout.head_trains_embedding();
+        for group in weights.of_head() {
+            weights.bring(group, exchange)?;
+        }
+        let model = weights.model();
         self.enter(model, head)?;
         if is_shared {
             self.enter(model, embedding)?;
@@ -235,23 +237,32 @@ impl Sums {
             (shard, model.begin_backward(tape, derivatives, self.of_head(model, shard)))
         };
         let mut passes: Vec<(usize, BackwardPass<'_>)> = passes.into_iter().map(begin).collect();
-        leave(self, head)?;
-        for block in (0..model.layout.block_count()).rev() {
-            let group = FIRST_BLOCK + block;
-            self.enter(model, group)?;
+        weights.of_head().into_iter().for_each(|group| weights.leave(group));
+        self.leave(weights.model(), head, exchange)?;
+        let blocks = weights.model().layout.block_count();
+        weights.bring(FIRST_BLOCK + blocks - 1, exchange)?;
+        for group in (FIRST_BLOCK..FIRST_BLOCK + blocks).rev() {
+            self.enter(weights.model(), group)?;
+            if group > FIRST_BLOCK {
+                weights.ask(group - 1, exchange)?;
+            }
+            let model = weights.model();
             for (shard, pass) in &mut passes {
                 model.backward_block(pass, self.of_group(model, group, *shard));
             }
-            leave(self, group)?;
+            weights.leave(group);
+            self.leave(weights.model(), group, exchange)?;
+            weights.arrive(exchange)?;
         }
+        let model = weights.model();
         if !is_shared {
             self.enter(model, embedding)?;
         }
         for (shard, pass) in passes {
             model.end_backward(pass, self.of_group(model, embedding, shard));
         }
-        leave(self, embedding)?;
-        match &mut exchange {
+        self.leave(model, embedding, exchange)?;
+        match exchange {
             Some(exchange) => self.end(model, exchange),
             None => Ok(()),
         }
@@ -264,17 +275,10 @@ impl Sums {
             return Ok(());
         }
         let (b, list) = (&*model.backend, model.layout.trained());
-        let kinds = |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
         let to = &self.groups[group].parameters;
         let give = |set: &mut Parameters, from: Option<usize>| {
-            if let Some(from) = from.map(|from| self.groups[from].parameters.clone()) {
-                if kinds(&from).eq(kinds(to)) {
-                    set.hand_over(from, to.clone());
-                    return Ok(());
-                }
-                set.take(b, from);
-            }
-            set.allocate(b, list, Role::Gradient, to.clone())
+            let from = from.map(|from| self.groups[from].parameters.clone());
+            set.succeed(b, list, Role::Gradient, from, to.clone())
         };
         let waiting = self.waiting.iter_mut().try_for_each(|set| give(set, self.left));
         waiting
@@ -294,14 +298,15 @@ impl Sums {
         Ok(())
     }
 
-    /// Begins to add a group's gradient of all shards over ranks. Waits for the group before, whose
-    /// memory by layer is for the next one.
+    /// Begins to add a group's gradient of all shards over ranks, if there is an exchange. Waits for
+    /// the group before, whose memory by layer is for the next one.
     fn leave(
         &mut self,
         model: &Model,
         group: usize,
-        exchange: &mut SliceExchange<'_>,
+        exchange: &mut Option<SliceExchange<'_>>,
     ) -> Result<()> {
+        let Some(exchange) = exchange else { return Ok(()) };
         self.finish_group(model, group);
         self.take_back(exchange)?;
         let parameters = self.groups[group].parameters.clone();
@@ -473,9 +478,9 @@ mod tests {
                 };
                 let mut gradient = ShardedGradient::new(0..1, by_layer);
                 for _ in 0..before {
-                    gradient.add(model, own, vec![pass(0)], false)?;
+                    gradient.add(model, None, own, vec![pass(0)], false)?;
                 }
-                gradient.add(model, own, (0..last).map(pass).collect(), true)
+                gradient.add(model, None, own, (0..last).map(pass).collect(), true)
             });
             let has_computed = |count: usize| {
                 let events = isentrope_trace::events();
@@ -531,7 +536,7 @@ mod tests {
                 let (logprobs, entropies) = (&[0.1, 0.2, 0.3], &[0.0; 3]);
                 let derivatives =
                     Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
-                gradient.add(&model, &ranks, vec![(0, tape, derivatives)], true).unwrap();
+                gradient.add(&model, None, &ranks, vec![(0, tape, derivatives)], true).unwrap();
                 let Memory { sums, .. } = gradient.memory.as_mut().unwrap();
                 let sets = sums.waiting.iter().chain([&*sums.gradient.parameters_mut()]);
                 let held: Vec<usize> = sets

@@ -322,6 +322,7 @@ mod tests {
         activation_slots: 0,
         by_layer: false,
         offloads_inputs: false,
+        weights_in_slices: false,
     };
 
     const BUDGET: RecordBudget = RecordBudget { tokens: 30, seed: 1, step: 1 };

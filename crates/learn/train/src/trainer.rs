@@ -261,6 +261,9 @@ pub trait Trainer {
         Ok(())
     }
 
+    /// Whether [`collect`](Self::collect) samples, which takes all weights.
+    fn samples(&self) -> bool;
+
     /// The first half of a step: samples or reads what to learn from. `self` is mutable because
     /// data are read lazily; the data at a position must depend on nothing else.
     ///
@@ -476,7 +479,8 @@ impl<T: Trainer> Prepared<T> {
 pub struct CollectContext<'a> {
     /// The step, from 1.
     pub step: u64,
-    /// The model in training.
+    /// The model in training, with all weights if the trainer
+    /// [samples](Trainer::samples).
     pub model: &'a Model,
     /// The checksum of its weights.
     pub checksum: u64,

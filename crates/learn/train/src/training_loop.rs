@@ -252,7 +252,13 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
         let mut record = StepRecord::default();
-        let before = match self.learner.checksum() {
+        let ready = self.learner.checksum().and_then(|before| {
+            if self.trainer.samples() {
+                self.learner.make_whole()?;
+            }
+            Ok(before)
+        });
+        let before = match ready {
             Ok(before) => before,
             Err(error) => return Err(self.undo_step(error)),
         };
@@ -367,6 +373,9 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.trainer.evaluate(&self.learner, record)?;
         let checksum = record.clock.time("eval", || self.learner.weights_checksum())?;
         record.metrics.set(WEIGHTS, f64::from(checksum));
+        if !self.sets.is_empty() {
+            self.learner.make_whole()?;
+        }
         self.learner.note_rounded_weights()?;
         self.trim_if_tight();
         if self.sets.is_empty() {

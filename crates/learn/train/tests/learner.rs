@@ -167,6 +167,7 @@ fn updates_however_passes_are_made(model: impl Fn() -> Model) {
                         activation_slots: 200,
                         by_layer,
                         offloads_inputs,
+                        weights_in_slices: false,
                     };
                     let mut learner = learner(model(), limits);
                     let before = weights(&learner);
@@ -208,6 +209,7 @@ fn what_is_cached_is_what_is_used() {
             activation_slots: 200,
             by_layer: false,
             offloads_inputs: false,
+            weights_in_slices: false,
         };
         let mut learner = learner(model("qwen3", 2), limits);
         let slots = sample(&mut learner, &sequences);

@@ -92,7 +92,8 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
         "experts",
         "adapters of experts",
         "states",
-        "slices",
+        "slices of the gradient",
+        "slices of the weights",
         "run of all weights",
         "run of adapters",
     ];
@@ -104,7 +105,8 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
         Ok("experts") => update(before, with_experts, with_experts),
         Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
         Ok("states") => update(before, with_states, with_states),
-        Ok("slices") => update_of_ranks(before),
+        Ok("slices of the gradient") => update_of_ranks(before, Shard::Gradients),
+        Ok("slices of the weights") => update_of_ranks(before, Shard::Weights),
         Ok("run of all weights") => runs::run(false),
         Ok("run of adapters") => runs::run(true),
         _ => {
@@ -141,9 +143,9 @@ fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Ar
     assert_planned(before, &[updates(TrainingRanks::alone(3), sets, &settings, policy, teacher)]);
 }
 
-/// Two ranks, which are threads here, share the gradient of a model of many layers, in hardly more
-/// than the least memory.
-fn update_of_ranks(before: usize) {
+/// Two ranks, which are threads here, share the gradient of a model of many layers, and perhaps its
+/// weights, in hardly more than the least memory.
+fn update_of_ranks(before: usize, shard: Shard) {
     let settings = Settings {
         threads: 1,
         program: "isentrope of a test".into(),
@@ -151,7 +153,7 @@ fn update_of_ranks(before: usize) {
         tell: Arc::new(|_| {}),
     };
     let memory = MemorySettings { budget_gib: Some(0.6), ..Default::default() };
-    let sets = ParameterSets { ranks: 2, shard: Shard::Gradients, ..ParameterSets::default() };
+    let sets = ParameterSets { ranks: 2, shard, ..ParameterSets::default() };
     let rank = |world: World| {
         let ranks = TrainingRanks::new(Arc::new(world), 2).unwrap();
         updates(ranks, sets, &memory, with_layers, with_states)

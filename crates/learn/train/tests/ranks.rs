@@ -6,7 +6,7 @@ use isentrope_budget::PassLimits;
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, Shard};
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
-use isentrope_model::{Layout, Model, ModelConfig, Parameters};
+use isentrope_model::{Layout, Model, ModelConfig, Packed, Parameters, Sequence};
 use isentrope_ranks::{Error as RanksError, Watch, World};
 use isentrope_train::Error;
 use isentrope_train::gradient_slice::GradientSlice;
@@ -14,6 +14,7 @@ use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The result of each of `count` ranks, in their order.
@@ -45,6 +46,8 @@ fn updates(
     let mut learner = learner_within(model, world, shards, limits);
     let mut seen = Vec::new();
     for _ in 0..2 {
+        // As before sampling; a rank of several may then have all weights.
+        learner.make_whole().unwrap();
         let batch = UpdateBatch {
             sequences: &sequences,
             masks: &masks,
@@ -66,6 +69,12 @@ fn updates(
     assert!(learner.step(1e-3).unwrap().is_finite());
     let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, TEMPERATURE).unwrap();
     seen.extend([slopes, scores.log_masses, learner.score(&sequences, 1.0).unwrap().entropies]);
+    assert!(learner.is_finite().unwrap());
+    let halves = |bits: u64| [0, 16, 32, 48].map(|at| f32::from((bits >> at) as u16)).to_vec();
+    seen.push(halves(u64::from(learner.weights_checksum().unwrap())));
+    seen.push(halves(learner.checksum().unwrap()));
+    learner.make_whole().unwrap();
+    seen.push(learner.score(&sequences, 1.0).unwrap().logprobs);
     (weights(&learner), seen)
 }
 
@@ -90,24 +99,34 @@ fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
     assert!(of(4) != of(6), "the number of shards shows, or nothing was tried");
 }
 
-/// Each rank has a slice of the gradient. Where the head is the embedding, a rank has one shard.
+/// Each rank has a slice of the gradient, and perhaps of the weights. Where the head is the
+/// embedding, a rank has one shard.
 #[test]
-fn gradients_in_slices_have_the_bits_of_whole_ones() {
+fn updates_in_slices_have_the_bits_of_whole_ones() {
     type Make = fn() -> Model;
-    let cases: [(Make, usize, &[usize]); 5] = [
-        (|| model("qwen3-untied", 1), 4, &[1, 2, 4]),
-        (|| model("qwen3-untied", 1), 6, &[3]),
-        (|| model("qwen3", 1), 4, &[4]),
-        (|| model("qwen3.5-moe", 1), 4, &[4]),
-        (|| adapted("qwen3", 1), 4, &[2]),
+    let cases: [(Make, usize, &[usize], bool); 7] = [
+        (|| model("qwen3-untied", 1), 4, &[1, 2, 4], true),
+        (|| model("qwen3-untied", 1), 6, &[3], true),
+        (|| model("qwen3", 1), 4, &[4], true),
+        (|| model("gemma3", 1), 2, &[2], true),
+        (|| model("olmo3", 1), 2, &[2], true),
+        (|| model("qwen3.5-moe", 1), 4, &[4], false),
+        (|| adapted("qwen3", 1), 4, &[2], false),
     ];
-    for (model, shards, counts) in cases {
+    for (model, shards, counts, may_share_weights) in cases {
         let alone = updates(model(), Arc::new(World::alone()), shards, limits(40));
-        let ways = counts.iter().flat_map(|&count| [(count, false), (count, true)]);
-        for (count, offloads_inputs) in ways {
-            let limits = PassLimits { by_layer: true, offloads_inputs, ..limits(40) };
-            for of_rank in on_ranks(count, |world| updates(model(), world, shards, limits)) {
-                assert!(of_rank == alone, "{count} ranks of {}", model().config.family.name);
+        let ways = [(false, false), (true, false), (false, true)];
+        for (offloads_inputs, weights_in_slices) in ways {
+            if weights_in_slices && !may_share_weights {
+                continue;
+            }
+            let by_layer = true;
+            let limits = PassLimits { by_layer, offloads_inputs, weights_in_slices, ..limits(40) };
+            for &count in counts {
+                for of_rank in on_ranks(count, |world| updates(model(), world, shards, limits)) {
+                    let name = model().config.family.name;
+                    assert!(of_rank == alone, "{count} ranks of {name}, {limits:?}");
+                }
             }
         }
     }
@@ -204,6 +223,31 @@ fn a_rank_that_cannot_write_its_files_ends_the_others() {
         let is_of_ranks = matches!(error, Error::Ranks(RanksError::Rank { rank: 1, .. }));
         assert_eq!(is_of_ranks, rank != 1, "{error}");
     }
+}
+
+/// While an update learns, what reads the model's own weights panics, and a rank that fails ends
+/// those that gather them.
+#[test]
+fn weights_that_are_elsewhere_are_not_read_and_a_failure_ends_their_gathering() {
+    let limits = PassLimits { by_layer: true, weights_in_slices: true, ..limits(40) };
+    let errors = on_ranks(3, |world| {
+        let new = model("qwen3-untied", 1);
+        let mut learner = learner_within(new, Arc::clone(&world), 3, limits);
+        let packed = Packed::new(&[Sequence { tokens: &[1, 2, 3], score_from: 1 }]);
+        let read = |learner: &Learner| {
+            catch_unwind(AssertUnwindSafe(|| learner.model.score(&packed, 1.0)))
+        };
+        assert!(read(&learner).is_ok());
+        learner.allocate_gradient().unwrap();
+        assert!(read(&learner).is_err());
+        if world.rank() == 1 {
+            learner.ranks.any(false).unwrap(); // whether a rank has passes
+            return world.fail("a full disk").to_string();
+        }
+        let tokens = tokens();
+        learner.score(&sequences(&tokens), 1.0).unwrap_err().to_string()
+    });
+    assert!(errors.iter().all(|error| error.contains("a full disk")), "{errors:?}");
 }
 
 #[test]

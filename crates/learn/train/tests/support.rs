@@ -59,6 +59,7 @@ pub fn limits(micro_batch_tokens: usize) -> PassLimits {
         activation_slots: 0,
         by_layer: false,
         offloads_inputs: false,
+        weights_in_slices: false,
     }
 }
 

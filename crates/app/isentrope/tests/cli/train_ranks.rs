@@ -166,7 +166,7 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.name);
-                let shard = if count == 4 { "gradients" } else { "optimizer" };
+                let shard = if count == 4 { "weights" } else { "optimizer" };
                 let sets = &format!("{sets} ranks.shard={shard}");
                 let said = succeed(launcher.ranks(count, &bench.command(&out, sets, "")));
                 assert!(!said.contains("sampled before"), "of another rank: {said}");
@@ -215,7 +215,7 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
     for launcher in Launcher::installed() {
         let name = format!("gpus-{}", launcher.name);
         let out = bench.out(&name);
-        for (kept, ranks, shard) in [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 1, "auto")] {
+        for (kept, ranks, shard) in [(0, 2, "optimizer"), (1, 4, "weights"), (2, 1, "auto")] {
             for step in kept + 1..=3 {
                 let _ = fs::remove_dir_all(checkpoint(&out, step));
             }
@@ -252,6 +252,8 @@ fn ranks_whose_gpus_are_connected_make_the_bytes_of_one() {
                 (2, "nccl", "optimizer"),
                 (4, "nccl", "gradients"),
                 (4, "host", "gradients"),
+                (4, "nccl", "weights"),
+                (4, "host", "weights"),
             ] {
                 let out = format!("{dtype}-{count}-{transport}-{}", launcher.name);
                 let sets = format!("{sets} ranks.transport={transport} ranks.shard={shard}");

@@ -185,12 +185,13 @@ fn of_rank(ranks: usize, shard: Shard, offloads_moments: bool) -> Demand {
 }
 
 /// One line a model and a number of ranks, with a shard each: bytes of the gradient and the least
-/// memory, by what the ranks share, and with moments on the host the least memory and the host's.
+/// memory, by what the ranks share; and with moments on the host the least memory, also if they
+/// share weights, and the host's.
 fn table_of_shared_gradients() -> String {
     let mut table = String::from(
         "| Qwen2.5 | ranks | gradient: whole | in slices | needs at least: whole | in slices | \
-         and moments on the host | of the host: block inputs | moments |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         and moments on the host | and weights in slices | of the host: block inputs | moments \
+         |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let backend = cuda(0, Dtype::Bf16);
     let gib = |bytes: usize| bytes as f64 / GIB as f64;
@@ -203,18 +204,20 @@ fn table_of_shared_gradients() -> String {
                 [demand.sets.bytes(&backend, &layout)[1], least(demand)].map(gib)
             });
             let offloading = of_rank(ranks, Shard::Gradients, true);
+            let weights = gib(least(of_rank(ranks, Shard::Weights, true)));
             let least = least(offloading);
             let settings =
                 MemorySettings { budget_gib: Some(gib(least)), ..MemorySettings::default() };
             let plan = Plan::new(&backend, &layout, offloading, &settings, 0).unwrap();
             table += &format!(
-                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |\n",
+                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |\n",
                 shape.name,
                 whole[0],
                 slices[0],
                 whole[1] / 0.9,
                 slices[1] / 0.9,
                 gib(least) / 0.9,
+                weights / 0.9,
                 gib(plan.host_inputs),
                 gib(plan.host_moments)
             );
@@ -308,13 +311,42 @@ fn thirty_two_billion_weights_fit_32_gpus_of_80_gb() {
     plan.check_host(host - 1).unwrap_err();
 }
 
+/// On one machine of eight: what all ranks hold of the weights while an update learns has the place
+/// of whole ones while they sample.
+#[test]
+fn thirty_two_billion_weights_fit_8_gpus_of_80_gb() {
+    let layout = layout(&THIRTY_TWO);
+    let backend = cuda(80, Dtype::Bf16);
+    let settings = MemorySettings {
+        budget_gib: Some(76.0),
+        offload_moments: true,
+        ..MemorySettings::default()
+    };
+    let plan = |shard| Plan::new(&backend, &layout, of_rank(8, shard, true), &settings, memory(80));
+    plan(Shard::Gradients).unwrap_err();
+    let plan = plan(Shard::Auto).unwrap();
+    assert!(plan.by_layer && plan.passes().weights_in_slices && plan.is_tight(), "{plan}");
+    assert!(plan.peak() <= 76 * GIB, "{plan}");
+    let numbers: usize = layout.trained().numbers(&backend).sum();
+    // Exact in an eighth; what operations read of the rest; a gradient of f32 in an eighth, and
+    // layers.
+    let slice = 4 * numbers / 8;
+    assert!(plan.weights.abs_diff(slice) < slice / 100, "{plan}");
+    assert!((plan.weights + plan.whole).abs_diff(2 * numbers + 2 * numbers / 8) < slice / 100);
+    assert!((slice + 5 * GIB..slice + 7 * GIB).contains(&plan.gradient), "{plan}");
+    assert!(plan.to_string().contains("GiB in slices while an update learns)"), "{plan}");
+}
+
 /// From the least budget on, the tokens of a pass are chosen so that they fit.
 #[test]
 fn every_budget_from_the_least_on_has_a_plan_with_inputs_on_the_host() {
     let layout = layout(&THIRTY_TWO);
-    let demand = of_rank(32, Shard::Gradients, true);
-    for dtype in [Dtype::Bf16, Dtype::F32] {
-        let backend = cuda(80, dtype);
+    for (dtype, shard) in [
+        (Dtype::Bf16, Shard::Gradients),
+        (Dtype::Bf16, Shard::Weights),
+        (Dtype::F32, Shard::Gradients),
+    ] {
+        let (backend, demand) = (cuda(80, dtype), of_rank(32, shard, true));
         let least = Plan::least(&backend, &layout, demand);
         for more in (0..4 * GIB).step_by(16 << 20) {
             let budget_gib = Some((least + more) as f64 / GIB as f64);

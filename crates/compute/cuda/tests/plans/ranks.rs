@@ -130,8 +130,9 @@ fn check<R: TrainingRecipe>(
             if step == 0 {
                 host_inputs.push(plan.host_inputs);
             }
-            assert_eq!(plan.by_layer, ranks > 1 && shard == Shard::Gradients, "{plan}");
-            let is_less = dtype == Dtype::Bf16 && ranks > 1;
+            assert_eq!(plan.by_layer, ranks > 1 && shard != Shard::Optimizer, "{plan}");
+            assert_eq!(plan.weights_in_slices, ranks > 1 && shard == Shard::Weights, "{plan}");
+            let is_less = ranks > 1 && (dtype == Dtype::Bf16 || plan.weights_in_slices);
             assert_eq!(plan.weights < alone.weights, is_less, "{plan}");
         }
         assert!(saved(&out) == want, "{dtype:?}, on {counts:?} ranks");
@@ -142,7 +143,7 @@ fn check<R: TrainingRecipe>(
 /// A tiny model. Its head is the embedding, unless ranks of several shards are to share gradients.
 fn model(dir: &Path, shards: usize, shard: Shard, runs: &[&[usize]]) {
     let has_one_shard = runs.iter().copied().flatten().all(|&ranks| ranks == shards);
-    let is_tied = shard != Shard::Gradients || has_one_shard;
+    let is_tied = shard == Shard::Optimizer || has_one_shard;
     model_of(dir, json!({ "tie_word_embeddings": is_tied }));
 }
 
@@ -179,24 +180,34 @@ fn ranks_whose_block_inputs_wait_on_the_host_have_one_ranks_bytes() {
     assert!(host[0] > 0);
 }
 
+/// Slices of the weights too: whole ones for evaluations and checkpoints.
+#[test]
+fn ranks_with_slices_of_the_weights_have_one_ranks_bytes_in_the_memory_of_their_plan() {
+    imitating(Dtype::Bf16, 2, Shard::Weights, &[&[2]], Least::OfAll);
+}
+
 #[test]
 #[ignore = "deep: many runs on the emulator"]
-fn ranks_with_slices_of_the_gradient_have_one_ranks_bytes_in_the_memory_of_their_plan() {
+fn ranks_with_slices_have_one_ranks_bytes_in_the_memory_of_their_plan() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
         let on_device = imitating(dtype, 4, Shard::Gradients, &[&[4, 4]], Least::OnDevice);
         assert_eq!(on_device, [0]);
         let host = imitating(dtype, 4, Shard::Gradients, &[&[4, 4]], Least::OfAll);
         assert!(host[0] > 0);
+        imitating(dtype, 4, Shard::Weights, &[&[4, 4], &[1, 4]], Least::OfAll);
     }
 }
 
 #[test]
 #[ignore = "deep: many runs on the emulator"]
 fn any_number_of_ranks_makes_the_same_bytes() {
+    let shards = [Shard::Optimizer, Shard::Gradients, Shard::Weights];
     let kinds = [Dtype::Bf16, Dtype::F32].into_iter();
-    let kinds = kinds.flat_map(|dtype| [Shard::Optimizer, Shard::Gradients].map(|of| (dtype, of)));
-    for (dtype, shard) in kinds {
+    for (dtype, shard) in kinds.flat_map(|dtype| shards.map(|shard| (dtype, shard))) {
         imitating(dtype, 8, shard, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]], Least::OfAll);
+        if shard == Shard::Weights {
+            continue; // not with a process model
+        }
         // With a process model, which is trained as well, beside a reference.
         let dir = tempfile::tempdir().unwrap();
         let runs: [&[usize]; 3] = [&[1, 4], &[4, 2], &[2, 1]];

@@ -139,6 +139,10 @@ pub(super) fn least_scored(demand: Demand) -> usize {
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
+    /// Weights beside these while no update learns.
+    pub whole: usize,
+    /// The memory to take such weights apart and make them whole.
+    pub changing: usize,
     /// The bytes that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
     /// The bytes that stay in all phases.
@@ -166,17 +170,21 @@ impl Least {
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };
+        let whole = demand.sets.whole_bytes(backend, layout);
+        let changing = demand.sets.changing_bytes(backend, layout);
+        let sampling = whole.saturating_add(sampling.max(changing));
         let scored = least_scored(demand);
+        let scoring = whole.saturating_add(scoring(backend, layout, demand, scored));
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
             .max((sampling, demand.longest_sampled, Phase::Sampling))
-            .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
+            .max((scoring, scored, Phase::Scoring));
         // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
         let of_blocks = layout.block_bytes(backend, longest).max(demand.teacher.blocks);
         let fixed = [weights, moments, demand.kept_tokens, of_blocks]
             .into_iter()
             .fold(OVERHEAD, usize::saturating_add);
-        Self { sets, of_blocks, fixed, one, tokens, phase }
+        Self { sets, whole, changing, of_blocks, fixed, one, tokens, phase }
     }
 
     /// All of it.

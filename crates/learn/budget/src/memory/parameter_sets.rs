@@ -1,14 +1,15 @@
 //! The sets of parameters that a run holds: weights and moments always, gradients during updates.
 
-use isentrope_kernels::{Backend, NORM_BLOCK, Role, Work};
-use isentrope_model::Layout;
+use isentrope_kernels::{Backend, Kind, NORM_BLOCK, Role, Work};
+use isentrope_model::{Layout, Parameter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes before the remainders of a parameter's weights.
 const ALIGNMENT: usize = 16;
 /// Blocks whose gradients exist at once where ranks share gradients: passes go through one while
-/// the one above it is added over the ranks.
+/// the one above it is added over the ranks. As many have weights where ranks share these: the next
+/// one is gathered meanwhile.
 const BLOCKS: usize = 2;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
@@ -35,13 +36,15 @@ pub fn waiting_sums(shards: usize) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Shard {
-    /// Moments, and gradients if the run would not fit otherwise.
+    /// Moments; gradients too if the run would not fit otherwise; weights too if not even then.
     #[default]
     Auto,
     /// Moments (ZeRO stage 1).
     Optimizer,
     /// Moments and gradients (ZeRO stage 2).
     Gradients,
+    /// Moments, gradients, and the weights while an update learns (ZeRO stage 3).
+    Weights,
 }
 
 /// The sets of parameters of a run beside the policy's weights, gradient and moments.
@@ -95,12 +98,17 @@ impl ParameterSets {
     }
 
     /// Bytes of all weights, gradients and moments of a rank, in the device's memory. Adapters and
-    /// the reference share one set of frozen weights.
+    /// the reference share one set of frozen weights. Of weights that ranks share, these are the
+    /// rank's slice; what is [whole](Self::whole_bytes) is beside it while no update learns, and
+    /// the layers that passes are in count as gradients, because they are there together.
     pub fn bytes(self, backend: &dyn Backend, layout: &Layout) -> [usize; 3] {
         let (trained, list) = (self.trained(), layout.trained());
         let frozen = usize::from(self.reference || layout.adapter.is_some());
         let frozen = layout.parameters.bytes(backend, Role::Frozen).saturating_mul(frozen);
-        let weights = self.trained_bytes(backend, layout).saturating_mul(trained);
+        let weights = match self.shares_weights() {
+            true => self.slice_bytes(backend, layout),
+            false => self.trained_bytes(backend, layout).saturating_mul(trained),
+        };
         let own = moments_of_rank(backend, layout, self.ranks);
         let masks = list.mask_bytes(backend).saturating_mul(trained);
         let gradients = match self.goes_by_layer() {
@@ -110,6 +118,11 @@ impl ParameterSets {
                 .saturating_mul(trained)
                 .saturating_add(layout.gradient_bytes_by_layer(backend, BLOCKS)),
         };
+        let layers = match self.shares_weights() {
+            true => layout.weight_bytes_by_layer(backend, BLOCKS),
+            false => 0,
+        };
+        let gradients = gradients.saturating_add(layers);
         let gradients =
             gradients.saturating_add(masks).saturating_add(self.sum_bytes(backend, layout));
         let moments = backend.bytes(self.moment(own));
@@ -119,23 +132,38 @@ impl ParameterSets {
     /// The sets that a plan tries, one after the other, each if those before do not fit.
     pub(super) fn choices(self, backend: &dyn Backend, layout: &Layout) -> Vec<Self> {
         let with = |shard| Self { shard, ..self };
-        let mut choices = match self.shard {
-            Shard::Auto => vec![with(Shard::Optimizer)],
-            _ => vec![self],
+        let mut shards = match self.shard {
+            Shard::Auto => vec![Shard::Optimizer],
+            shard => vec![shard],
         };
         if self.shard == Shard::Auto && self.may_go_by_layer(layout) {
-            choices.push(with(Shard::Gradients));
+            shards.push(Shard::Gradients);
+            shards.extend(self.may_share_weights(layout).then_some(Shard::Weights));
         }
         let has_own_memory = backend.host_bytes(Role::OffloadedActivation(1, 1)) > 0;
-        let offloading = choices.last().filter(|sets| has_own_memory && sets.goes_by_layer());
-        let offloading = offloading.map(|&sets| Self { offloads_inputs: true, ..sets });
-        choices.extend(offloading);
-        choices
+        let both = |shard| {
+            let sets = with(shard);
+            let offloads = has_own_memory && sets.goes_by_layer();
+            [Some(sets), offloads.then_some(Self { offloads_inputs: true, ..sets })]
+        };
+        shards.into_iter().flat_map(both).flatten().collect()
     }
 
     /// Whether gradients are complete layer by layer, because ranks share them.
     pub fn goes_by_layer(self) -> bool {
-        self.ranks > 1 && self.shard == Shard::Gradients
+        self.ranks > 1 && matches!(self.shard, Shard::Gradients | Shard::Weights)
+    }
+
+    /// Whether a rank has its slice of the weights alone while an update learns.
+    pub fn shares_weights(self) -> bool {
+        self.ranks > 1 && self.shard == Shard::Weights
+    }
+
+    /// Whether ranks can share the weights: all weights of one model are trained, and none of them
+    /// are experts'.
+    pub fn may_share_weights(self, layout: &Layout) -> bool {
+        let is_plain = layout.adapter.is_none() && !layout.has_experts();
+        self.may_go_by_layer(layout) && is_plain && !self.process_model
     }
 
     /// Whether gradients can be complete layer by layer. Where the head is the embedding, its
@@ -172,6 +200,32 @@ impl ParameterSets {
         let own = remainders as u128 * own as u128 / numbers.max(1) as u128;
         // The remainders of each parameter begin at a multiple of a few bytes.
         read.saturating_add(own as usize + ALIGNMENT * list.len()).min(exact)
+    }
+
+    /// Bytes of a rank's slice of one model's weights, exact.
+    fn slice_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        let own = Kind::Vector(moments_of_rank(backend, layout, self.ranks));
+        // The remainders of each parameter begin at a multiple of a few bytes.
+        backend.bytes(Role::Weight(own)).saturating_add(ALIGNMENT * layout.trained().len())
+    }
+
+    /// Bytes that weights take beside the slice that is always there while no update learns, when
+    /// the model has all of them; 0 if ranks do not share weights.
+    pub fn whole_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        match self.shares_weights() {
+            true => self
+                .trained_bytes(backend, layout)
+                .saturating_sub(self.slice_bytes(backend, layout)),
+            false => 0,
+        }
+    }
+
+    /// Most bytes beside whole weights that ranks share while these are loaded, taken apart and made
+    /// whole: the half of a parameter that is there twice.
+    pub fn changing_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        let half = |of: &Parameter| backend.bytes(Role::Weight(of.kind)) / 2;
+        let largest = layout.trained().iter().map(half).max().unwrap_or(0);
+        if self.shares_weights() { largest } else { 0 }
     }
 
     /// Bytes of a rank's moments in the host's memory, if the device has its own.

@@ -119,10 +119,14 @@ impl fmt::Display for Refusal<'_> {
         let states =
             if least.phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
         let [weights, gradient, moments] = least.sets;
-        // The gradient exists only during updates.
+        // The gradient exists only during updates, and whole weights only between them.
         let (sets, one) = match least.phase {
             Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
-            _ => (format!("weights {}, moments {}", human(weights), human(moments)), least.one),
+            _ => {
+                let weights = human(weights.saturating_add(least.whole));
+                let one = least.one.saturating_sub(least.whole);
+                (format!("weights {weights}, moments {}", human(moments)), one)
+            }
         };
         let teacher = match demand.teacher.weights {
             0 => String::new(),

@@ -350,20 +350,47 @@ fn ranks_share_the_gradient_where_it_does_not_fit() {
         Demand { sets, ..updates(8) }
     };
     let least = |shard| Plan::least(&cpu(), &layout, demand(shard));
-    let (whole, shared) = (least(Shard::Optimizer), least(Shard::Gradients));
+    let [whole, shared, least_of_all] =
+        [Shard::Optimizer, Shard::Gradients, Shard::Weights].map(least);
     // The gradient is 400 MB, its slice and two layers 85 MB; 2000 tokens have 100 MB of block
-    // inputs.
+    // inputs. So are the weights, which an update needs as much of.
     assert!(whole - shared > 200_000_000, "{whole} {shared}");
-    assert_eq!(least(Shard::Auto), shared);
-    for (bytes, by_layer) in [(whole, false), (whole - 1, true), (shared, true)] {
+    assert!(shared - least_of_all > 100_000_000, "{shared} {least_of_all}");
+    assert_eq!(least(Shard::Auto), least_of_all);
+    for (bytes, by_layer, shares_weights) in [
+        (whole, false, false),
+        (whole - 1, true, false),
+        (shared, true, false),
+        (shared - 1, true, true),
+        (least_of_all, true, true),
+    ] {
         let plan = plan(&layout, demand(Shard::Auto), bytes).unwrap();
         assert_eq!((plan.by_layer, plan.passes().by_layer), (by_layer, by_layer));
+        assert_eq!((plan.weights_in_slices, plan.whole > 0), (shares_weights, shares_weights));
         assert!(plan.peak() <= plan.budget, "{plan}");
         assert_eq!(plan.to_string().contains("the rank's slice"), by_layer);
+        assert_eq!(plan.to_string().contains("in slices while an update"), shares_weights);
     }
-    assert!(plan(&layout, demand(Shard::Auto), shared - 1).is_err());
+    assert!(plan(&layout, demand(Shard::Auto), least_of_all - 1).is_err());
+    assert!(plan(&layout, demand(Shard::Gradients), shared - 1).is_err());
     assert!(plan(&layout, demand(Shard::Optimizer), whole - 1).is_err());
     assert!(plan(&layout, demand(Shard::Gradients), whole).unwrap().by_layer);
+    // Whole weights have the place of an update's: the rest of both is the same.
+    let plan = plan(&layout, demand(Shard::Weights), least_of_all).unwrap();
+    let all = plan.weights + plan.whole;
+    let numbers: usize = layout.trained().numbers(&cpu()).sum();
+    assert!(all.abs_diff(4 * numbers) < 1 << 20 && plan.weights.abs_diff(all / 8) < 1 << 20);
+    // Adapters and a second model do without.
+    let sets = ParameterSets { process_model: true, ..demand(Shard::Weights).sets };
+    for (layout, sets) in
+        [(&layout, sets), (&layout.with_default_adapter(), demand(Shard::Weights).sets)]
+    {
+        let refused = refusal(layout, Demand { sets, ..updates(8) }, 4 << 30);
+        assert!(refused.contains("ranks.shard is \"weights\""), "{refused}");
+        let auto = ParameterSets { shard: Shard::Auto, ..sets };
+        let choices = auto.choices(&cpu(), layout);
+        assert!(choices.iter().all(|sets| sets.shard != Shard::Weights));
+    }
     // The embedding of two shards would have to wait between the head and itself.
     let sets = ParameterSets { shards: 2, ..demand(Shard::Gradients).sets };
     let refused = refusal(&wide(), Demand { sets, ..updates(8) }, 4 << 30);

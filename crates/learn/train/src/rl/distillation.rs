@@ -63,7 +63,10 @@ pub(super) fn add_teaching(
             .zip(&taught)
             .map(|(tokens, taught)| Sequence { tokens, score_from: shown[taught.group].len() })
             .collect();
-        let score = || learner.score_with(teacher, &sequences, temperature);
+        let score = || match recipe.objective.distillation.self_teacher {
+            Some(SelfTeacher::Live) => learner.score(&sequences, temperature),
+            _ => learner.score_with(teacher, &sequences, temperature),
+        };
         let scores = record.clock.time("teacher", score)?;
         if scores.logprobs.iter().any(|logprob| !logprob.is_finite()) {
             let of = match recipe.objective.distillation.self_teacher {

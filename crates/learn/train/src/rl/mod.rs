@@ -100,6 +100,10 @@ impl Trainer for PolicyGradient {
         checkpoint.entropy_control.check(&self.recipe.objective)
     }
 
+    fn samples(&self) -> bool {
+        true
+    }
+
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
     fn collect(
         &mut self,

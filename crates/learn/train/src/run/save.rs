@@ -31,7 +31,9 @@ impl Run {
         }
         // Damaged weights must not replace good ones.
         let step = self.step;
-        if let Some(damaged) = learners.iter().find(|learner| !learner.is_finite()) {
+        let probed = learners.iter().map(|learner| Ok((learner, learner.is_finite()?)));
+        let probed = probed.collect::<Result<Vec<_>>>()?;
+        if let Some((damaged, _)) = probed.into_iter().find(|(_, is_finite)| !is_finite) {
             let why = format!(
                 "step {step} is not saved: after it the model's numbers are not finite; \
                  checkpoints before it stay. Lower {}.learning_rate and --resume",

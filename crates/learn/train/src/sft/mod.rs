@@ -67,6 +67,10 @@ impl Trainer for FineTuning {
         checkpoint.unwrap_or_default()
     }
 
+    fn samples(&self) -> bool {
+        false
+    }
+
     /// The next examples.
     fn collect(&mut self, state: &TrainerState, context: &mut CollectContext<'_>) -> Result<Batch> {
         let clock = &mut context.record.clock;

@@ -95,6 +95,7 @@ fn outcome(
         activation_slots: 0,
         by_layer: false,
         offloads_inputs: false,
+        weights_in_slices: false,
     };
     let mut learner = learner(&TrainingRanks::alone(1), limits);
     let mut record = StepRecord::default();

@@ -64,6 +64,7 @@ const LIMITS: PassLimits = PassLimits {
     activation_slots: 0,
     by_layer: false,
     offloads_inputs: false,
+    weights_in_slices: false,
 };
 
 /// Runs this on each of `count` ranks.
