@@ -30,7 +30,7 @@ pub(crate) struct Stream {
     pub x: Buffer,
     /// The stream after the next branch's norm, if one operation has computed both.
     normed: Option<Buffer>,
-    /// Whether a block is followed by its successor at once, so that it may compute that one's norm.
+    /// Whether a block is followed by its successor at once, and may compute that one's norm.
     reads_ahead: bool,
 }
 
@@ -39,7 +39,7 @@ impl Stream {
         Self { x, normed: None, reads_ahead: true }
     }
 
-    /// The stream of a pass that waits behind each block, and that reads no weights but the block's.
+    /// The stream of a pass that waits behind each block, and reads no weights but the block's.
     pub fn by_layer(self) -> Self {
         Self { reads_ahead: false, ..self }
     }

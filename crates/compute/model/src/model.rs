@@ -31,8 +31,8 @@ pub struct Model {
     pub adapter: Option<Adapter>,
     /// The device.
     pub backend: Arc<dyn Backend>,
-    pub(crate) rope: RopeTable,
-    pub(crate) scales: ScaleBuffers,
+    pub(crate) rope: Arc<RopeTable>,
+    pub(crate) scales: Arc<ScaleBuffers>,
     /// A number that no other model of the process has.
     pub(crate) number: u64,
 }
@@ -67,35 +67,35 @@ impl Model {
         weights: Parameters,
         backend: Arc<dyn Backend>,
     ) -> Self {
-        Self::sharing(config, layout, Arc::new(weights), backend)
-    }
-
-    fn sharing(
-        config: ModelConfig,
-        layout: Layout,
-        weights: Arc<Parameters>,
-        backend: Arc<dyn Backend>,
-    ) -> Self {
-        let rope = RopeTable::new(&config);
-        let scales = ScaleBuffers::new(&config, &*backend);
+        let weights = Arc::new(weights);
+        let rope = Arc::new(RopeTable::new(&config));
+        let scales = Arc::new(ScaleBuffers::new(&config, &*backend));
         Self { config, layout, weights, adapter: None, backend, rope, scales, number: number() }
     }
 
-    /// The model without its adapter. It shares the weights.
+    /// The model without its adapter. It shares the rest.
     #[must_use]
     pub fn base(&self) -> Self {
-        let Self { config, layout, weights, backend, .. } = self;
-        let layout = Layout { adapter: None, ..layout.clone() };
-        Self::sharing(config.clone(), layout, weights.clone(), backend.clone())
+        let Self { config, layout, weights, backend, rope, scales, .. } = self;
+        Self {
+            config: config.clone(),
+            layout: Layout { adapter: None, ..layout.clone() },
+            weights: weights.clone(),
+            adapter: None,
+            backend: backend.clone(),
+            rope: rope.clone(),
+            scales: scales.clone(),
+            number: number(),
+        }
     }
 
     /// The model without an adapter and without its weights: what reads a weight that has not been
     /// [put](Parameters::put_back) there panics.
     #[must_use]
     pub fn without_weights(&self) -> Self {
-        let Self { config, layout, backend, .. } = self.base();
-        let weights = Parameters::without_memory(&*backend, &layout.parameters);
-        Self::new(config, layout, weights, backend)
+        let base = self.base();
+        let weights = Parameters::without_memory(&*base.backend, &base.layout.parameters);
+        Self { weights: Arc::new(weights), ..base }
     }
 
     /// The weights that training changes.

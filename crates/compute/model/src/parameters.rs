@@ -58,8 +58,8 @@ impl Parameters {
         from.zip(to).for_each(|(from, to)| self.0.swap(from, to));
     }
 
-    /// Gives some parameters memory: that of others which no longer need theirs, if these are of the
-    /// same kinds, with the numbers that are there; else their own, zeros as in
+    /// Gives some parameters memory: that of others which no longer need theirs, if these are of
+    /// the same kinds, with the numbers that are there; else their own, zeros as in
     /// [`allocate`](Self::allocate), once the others have none.
     ///
     /// # Errors

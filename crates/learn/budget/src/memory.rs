@@ -92,9 +92,11 @@ pub struct Plan {
     /// Weights of the model, and of the reference, the process model and the teacher if the run has
     /// them. Of a model whose weights ranks share, the rank's slice.
     pub weights: usize,
+    /// That slice; 0 if ranks do not share weights.
+    pub slice: usize,
     /// Weights beside that slice while no update learns; 0 if ranks do not share weights.
     pub whole: usize,
-    /// The memory to take such weights apart and make them whole, between the phases.
+    /// The memory to load, save and change such weights, beside what is whole.
     pub changing: usize,
     /// Gradients of the trained models, and sums of shards that wait to be added; only during
     /// updates. Also the layers of weights that passes are in, if ranks share weights.
@@ -140,8 +142,6 @@ pub struct Plan {
     pub budget: usize,
     /// Whether gradients are complete layer by layer, because ranks share them.
     pub by_layer: bool,
-    /// Whether ranks share the weights.
-    pub weights_in_slices: bool,
     sampled: usize,
     activation_slots: usize,
 }
@@ -286,12 +286,15 @@ impl Plan {
         let update = gradient + (tape + working).max(teacher_pass);
         let left = free - (whole + (kv_cache + logits).max(scoring)).max(update).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
-        let weights_in_slices = demand.sets.shares_weights();
         // The head of a cached pass would have to be there before its blocks.
-        let wanted = if weights_in_slices { 0 } else { demand.activation_slots };
+        let (slice, wanted) = match demand.sets.shares_weights() {
+            true => (demand.sets.slice_bytes(backend, layout), 0),
+            false => (0, demand.activation_slots),
+        };
         let activation_slots = wanted.min(left / slot);
         Ok(Self {
             weights,
+            slice,
             whole,
             changing: least.changing,
             gradient,
@@ -322,7 +325,6 @@ impl Plan {
             sampled: demand.sampled,
             activation_slots,
             by_layer: demand.sets.goes_by_layer(),
-            weights_in_slices,
         })
     }
 
@@ -432,7 +434,7 @@ impl Plan {
             activation_slots: self.activation_slots,
             by_layer: self.by_layer,
             offloads_inputs: self.host_inputs > 0,
-            weights_in_slices: self.weights_in_slices,
+            weights_in_slices: self.slice > 0,
         }
     }
 }
@@ -475,16 +477,13 @@ impl fmt::Display for Plan {
             0 => human(self.moments),
             bytes => format!("{} in the host's memory", human(bytes)),
         };
-        let slice = match self.weights_in_slices {
-            true => format!(" ({} in slices while an update learns)", human(self.weights)),
-            false => String::new(),
-        };
-        let weights = human(self.weights + self.whole);
-        write!(f, "memory: weights {weights}{slice}, moments {moments}; ")?;
         let if_any = |before: &str, bytes: usize, after: &str| match bytes {
             0 => String::new(),
             bytes => format!("{before}{}{after}", human(bytes)),
         };
+        let slice = if_any(" (of the model ", self.slice, " in slices while an update learns)");
+        let weights = human(self.weights + self.whole);
+        write!(f, "memory: weights {weights}{slice}, moments {moments}; ")?;
         f.write_str(&if_any("tokens kept by truncated sampling up to ", self.kept_tokens, "; "))?;
         if self.sampled > 0 {
             let (cache, logits) = (human(self.kv_cache), human(self.logits));
@@ -500,7 +499,7 @@ impl fmt::Display for Plan {
             f,
             "updates: gradient{} {}{}, activations up to {}{}, {} in passes of {} tokens; peak {} \
              of {} if all texts are as long as they may be",
-            match (self.by_layer, self.weights_in_slices) {
+            match (self.by_layer, self.slice > 0) {
                 (_, true) => " (the rank's slice, and a layer or two with their weights)",
                 (true, _) => " (the rank's slice, and a layer or two)",
                 _ => "",

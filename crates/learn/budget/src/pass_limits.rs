@@ -49,6 +49,11 @@ impl PassLimits {
         if self.by_layer || passes == 0 { vec![passes] } else { vec![1; passes] }
     }
 
+    /// Most tokens that may wait between two blocks at once, with no tape, in the memory of tapes.
+    pub fn tokens_between_blocks(&self, model: &Model) -> usize {
+        self.tape_bytes / model.layout.input_bytes(&*model.backend, 1).max(1)
+    }
+
     /// The tape of passes that go backward together, right after they went forward: all
     /// activations, or the least if these do not fit. The plan has room for the least. It is
     /// nothing between them, because a pass that is larger than planned needs more memory beside

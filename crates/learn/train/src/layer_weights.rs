@@ -6,9 +6,12 @@ use crate::error::Result;
 use crate::ranks::TrainingRanks;
 use crate::slice_exchange::SliceExchange;
 use crate::weight_slice::WeightSlice;
-use isentrope_kernels::Role;
-use isentrope_model::{ForwardPass, Model, Packed, TapeKind};
+use isentrope_budget::PassLimits;
+use isentrope_kernels::{Backend, Role};
+use isentrope_model::{ForwardPass, Model, Packed, ParameterList, Parameters, TapeKind};
 use isentrope_trace::span;
+use std::iter::{self, Peekable};
+use std::sync::Arc;
 use std::thread;
 
 /// The group of the first block: the embedding's is before it, the head's behind the last block's.
@@ -42,16 +45,15 @@ impl<'a> LayerWeights<'a> {
         }
     }
 
-    /// Begins to gather a group, which is no other's turn.
+    /// Begins to gather a group, the only one on its way.
     pub fn ask(&mut self, group: usize, exchange: &mut Option<SliceExchange<'_>>) -> Result<()> {
         let Self::InTurn { model, left } = self else { return Ok(()) };
-        let (backend, list) = (model.backend.clone(), model.layout.trained().clone());
-        let (b, groups) = (&*backend, list.groups());
+        let (list, weights, backend) = parts(model);
+        let groups = list.groups();
         let to = groups[group].clone();
         let from = left.take().map(|left| groups[left].clone());
-        let weights = model.trained_mut();
-        weights.succeed(b, &list, Role::Frozen, from, to.clone())?;
-        let buffers = weights.take(b, to);
+        weights.succeed(backend, list, Role::Frozen, from, to.clone())?;
+        let buffers = weights.take(backend, to);
         exchange.as_mut().expect("an exchange gathers").begin_gathering(group, buffers);
         Ok(())
     }
@@ -76,9 +78,8 @@ impl<'a> LayerWeights<'a> {
     pub fn leave(&mut self, group: usize) {
         let Self::InTurn { model, left } = self else { return };
         if let Some(before) = left.replace(group) {
-            let (backend, before) =
-                (model.backend.clone(), model.layout.trained().groups()[before].clone());
-            model.trained_mut().take(&*backend, before);
+            let (list, weights, backend) = parts(model);
+            weights.take(backend, list.groups()[before].clone());
         }
     }
 
@@ -90,8 +91,19 @@ impl<'a> LayerWeights<'a> {
     }
 }
 
-/// Takes passes forward, and ends each by `end`. If `slice` is where the weights are, all passes go
-/// through a layer before any enters the next, and all ranks come together, with or without passes.
+/// The parameters of a model that gathers its weights, these weights, and the device.
+fn parts(model: &mut Model) -> (&ParameterList, &mut Parameters, &dyn Backend) {
+    let Model { layout, weights, backend, .. } = model;
+    let weights = Arc::get_mut(weights).expect("gathered weights are not shared");
+    (layout.trained(), weights, &**backend)
+}
+
+/// A batch that goes forward, and the tape that it keeps, if any.
+type Entering = (Packed, Option<TapeKind>);
+
+/// Takes passes forward, and ends each by `end`. If `slice` is where the weights are, passes go
+/// through a layer together before any enters the next: all that keep tapes, and of the others as
+/// many as `limits` have room for. All ranks come together, with or without passes.
 ///
 /// # Errors
 /// When another rank has failed, or there is no memory for layers.
@@ -99,22 +111,47 @@ pub(crate) fn go_forward<T>(
     model: &Model,
     slice: Option<&WeightSlice>,
     ranks: &TrainingRanks,
-    passes: impl Iterator<Item = (Packed, Option<TapeKind>)>,
+    limits: &PassLimits,
+    passes: impl Iterator<Item = Entering>,
     mut end: impl FnMut(&Model, ForwardPass, Packed) -> T,
 ) -> Result<Vec<T>> {
     let named = |keep: Option<TapeKind>| if keep.is_some() { "forward" } else { "score" };
     let Some(slice) = slice else {
-        let alone = |(packed, keep): (Packed, Option<TapeKind>)| {
+        let alone = |(packed, keep): Entering| {
             let _span = span(named(keep)).with("tokens", packed.token_count());
             let pass = model.through_blocks(&packed, keep);
             end(model, pass, packed)
         };
         return Ok(passes.map(alone).collect());
     };
-    let passes: Vec<_> = passes.collect();
-    if !ranks.any(!passes.is_empty())? {
-        return Ok(Vec::new());
+    let (mut passes, mut ended) = (passes.peekable(), Vec::new());
+    loop {
+        let set = next_set(&mut passes, limits.tokens_between_blocks(model));
+        if !ranks.any(!set.is_empty())? {
+            return Ok(ended);
+        }
+        ended.extend(go_together(model, slice, ranks, set, &mut end)?);
     }
+}
+
+/// The next passes, of which those without tapes have at most `most` tokens together, or are one.
+fn next_set(passes: &mut Peekable<impl Iterator<Item = Entering>>, most: usize) -> Vec<Entering> {
+    let mut tokens = 0;
+    let mut fits = |(packed, keep): &Entering| {
+        let before = tokens;
+        tokens += if keep.is_none() { packed.token_count() } else { 0 };
+        before == 0 || tokens <= most
+    };
+    iter::from_fn(|| passes.next_if(&mut fits)).collect()
+}
+
+fn go_together<T>(
+    model: &Model,
+    slice: &WeightSlice,
+    ranks: &TrainingRanks,
+    passes: Vec<Entering>,
+    end: &mut impl FnMut(&Model, ForwardPass, Packed) -> T,
+) -> Result<Vec<T>> {
     let tokens = passes.iter().map(|(packed, _)| packed.token_count()).sum();
     let _span = span("forward by layer").with("tokens", tokens).with("passes", passes.len());
     thread::scope(|scope| {

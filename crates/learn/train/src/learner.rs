@@ -128,11 +128,6 @@ impl Learner {
         self.weights.make_whole(&mut self.model, &self.ranks)
     }
 
-    /// This rank's slice of the weights, if the model has none.
-    fn apart(&self) -> Option<&WeightSlice> {
-        if_apart(&self.weights)
-    }
-
     /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for
     /// others. All ranks ask for it together.
     pub fn checksum(&mut self) -> Result<u64> {
@@ -199,7 +194,7 @@ impl Learner {
     /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of
     /// them.
     pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
-        self.score_in_passes(&self.model, self.apart(), sequences, temperature)
+        self.score_in_passes(&self.model, self.weights.if_apart(), sequences, temperature)
     }
 
     /// Whether the model's scores of a short text of many different tokens are finite. Each rank
@@ -211,7 +206,8 @@ impl Learner {
         let score =
             |model: &Model, pass, packed: Packed| model.end_score(pass, &packed, 1.0).read(model);
         let probe = [(probe, None)].into_iter();
-        let scores = go_forward(&self.model, self.apart(), &self.ranks, probe, score)?;
+        let Self { model, ranks, weights, limits, .. } = self;
+        let scores = go_forward(model, weights.if_apart(), ranks, limits, probe, score)?;
         let numbers = scores.iter().flat_map(|of| of.logprobs.iter().chain(&of.entropies));
         Ok(numbers.into_iter().all(|number| number.is_finite()))
     }
@@ -237,14 +233,15 @@ impl Learner {
         let (mut queued, mut targets) = (Vec::new(), 0);
         let cuts = self.cut(sequences).into_iter();
         let passes = cuts.map(|cut| (Packed::new(&sequences[cut.sequences]), None));
-        go_forward(model, weights, &self.ranks, passes, |model, pass, packed| {
+        let end = |model: &Model, pass, packed: Packed| {
             if targets + packed.target_count() > QUEUED_TARGETS {
                 read_all(&mut queued, model, &mut own);
                 targets = 0;
             }
             targets += packed.target_count();
             queued.push(model.end_score(pass, &packed, temperature));
-        })?;
+        };
+        go_forward(model, weights, &self.ranks, &self.limits, passes, end)?;
         read_all(&mut queued, model, &mut own);
         self.ranks.gather_scores(own)
     }
@@ -282,11 +279,13 @@ impl Learner {
         let passes = cuts.map(|Cut { sequences: range, targets, .. }| {
             (Packed::new(&sequences[range]).with_masks(masks.part(targets)), None)
         });
-        go_forward(&self.model, self.apart(), &self.ranks, passes, |model, pass, packed| {
+        let end = |model: &Model, pass, packed: Packed| {
             let (scores, more) = model.end_slopes(pass, &packed, temperature);
             own.extend(scores);
             slopes.extend(more);
-        })?;
+        };
+        let Self { model, ranks, weights, limits, .. } = self;
+        go_forward(model, weights.if_apart(), ranks, limits, passes, end)?;
         let [slopes] = self.ranks.gather_floats([slopes])?;
         Ok((self.ranks.gather_scores(own)?, slopes))
     }
@@ -306,7 +305,7 @@ impl Learner {
             true => ForwardResult::Tape(Box::new(model.end_forward(pass, packed, temperature))),
             false => ForwardResult::Scores(model.end_score(pass, &packed, temperature)),
         };
-        let results = go_forward(model, if_apart(weights), ranks, forward, end)?;
+        let results = go_forward(model, weights.if_apart(), ranks, limits, forward, end)?;
         let mut results = results.into_iter();
         // Only now the host waits for the device, which goes from pass to pass without a gap.
         let mut own = Scores::default();
@@ -329,7 +328,7 @@ impl Learner {
     ) -> Result<()> {
         let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
         let Self { model, activation_cache, ranks, weights, gradient, limits, .. } = self;
-        let weights = if_apart(weights);
+        let weights = weights.if_apart();
         let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
@@ -347,7 +346,7 @@ impl Learner {
                 None => pass.after_loss(masks),
             });
             let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
-            let mut made = go_forward(model, weights, ranks, forward, end)?.into_iter();
+            let mut made = go_forward(model, weights, ranks, limits, forward, end)?.into_iter();
             let with_tape = |(pass, tape, derivatives): (Pass<'_>, Option<_>, _)| {
                 let cache = activation_cache.as_ref();
                 let tape = tape
@@ -374,7 +373,7 @@ impl Learner {
     ) -> Result<Scores> {
         self.allocate_gradient()?;
         let Self { model, ranks, weights: slice, gradient, limits, .. } = self;
-        let slice = if_apart(slice);
+        let slice = slice.if_apart();
         let mut own = Scores::default();
         let none = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
@@ -386,7 +385,7 @@ impl Learner {
             let kind = limits.tape_kind_of_set(model, tokens);
             let packed = |cut: &Cut| (Packed::apart(&sequences[cut.sequences.clone()]), Some(kind));
             let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
-            let tapes = go_forward(model, slice, ranks, set.iter().map(packed), end)?;
+            let tapes = go_forward(model, slice, ranks, limits, set.iter().map(packed), end)?;
             let with_tape = |(Cut { targets, shard, .. }, mut tape): (Cut, Tape<'static>)| {
                 own.extend(tape.read_scores(model));
                 (shard, tape, weights.part(targets))
@@ -465,8 +464,8 @@ impl Learner {
     }
 
     /// Allocates the memory of a gradient that was [freed](Self::free_gradient); where ranks have
-    /// slices of the weights, it is there once the model has given up its own. Accumulation would do
-    /// so too; this call fails for want of memory before anything changes.
+    /// slices of the weights, it is there once the model has given its own up. Accumulation would
+    /// do so too; this call fails for want of memory before anything changes.
     pub fn allocate_gradient(&mut self) -> Result<()> {
         if self.limits.weights_in_slices {
             self.weights.take_apart(&mut self.model)?;
@@ -479,15 +478,9 @@ impl Learner {
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
         let Self { model, optimizer, ranks, weights, gradient, .. } = self;
-        let (slice, whole) = gradient.finish(model, if_apart(weights), ranks)?;
+        let (slice, whole) = gradient.finish(model, weights.if_apart(), ranks)?;
         let summed = slice.elements(whole);
-        let norm = match weights.is_whole() {
-            true => optimizer.update(model, &summed, ranks, learning_rate),
-            false => {
-                let (backend, own) = (&*model.backend, weights.apart_mut());
-                optimizer.update_slice(backend, own, &summed, ranks, learning_rate)
-            }
-        };
+        let norm = optimizer.update(model, weights, &summed, ranks, learning_rate);
         gradient.reset(&*model.backend);
         norm
     }
@@ -504,11 +497,6 @@ impl Learner {
         let moments = self.optimizer.moments.gathering(&self.model, &self.ranks);
         moments.write(options, |tensors| Ok(write_tensors(dir, tensors, options)?))
     }
-}
-
-/// A rank's slice of weights of which the model has none.
-fn if_apart(weights: &WeightSlice) -> Option<&WeightSlice> {
-    (!weights.is_whole()).then_some(weights)
 }
 
 /// Waits for queued scores, and appends them in order.

@@ -38,6 +38,6 @@ mod test_support;
 mod token_records;
 pub mod trainer;
 pub mod training_loop;
-mod weight_slice;
+pub mod weight_slice;
 
 pub use error::{Error, FREE_SPACE, Result};

@@ -83,19 +83,6 @@ impl Moments {
         Gathering::new(model, ranks, &self.slices, NAMES.iter().enumerate().map(set).collect())
     }
 
-    /// The elements of weights that this rank updates.
-    pub fn own_mut<'a>(
-        &self,
-        parameters: &'a mut Parameters,
-    ) -> Vec<(&'a mut Buffer, Range<usize>)> {
-        let mut parts = self.parts.iter().peekable();
-        let own = parameters.buffers_mut().iter_mut().enumerate().filter_map(|(index, buffer)| {
-            let part = parts.next_if(|part| part.parameter == index)?;
-            Some((buffer, part.elements.clone()))
-        });
-        own.collect()
-    }
-
     /// The elements of weights, gradient and moments that this rank updates. `weights` and
     /// `gradient` have the elements of each part, in order.
     pub fn updated<'a>(

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::TrainingRanks;
 use crate::settings::OptimizerSettings;
+use crate::weight_slice::WeightSlice;
 use isentrope_kernels::{AdamW, Backend, Buffer, Role, norm};
 use isentrope_model::{Checkpoint, Model, ParameterList};
 use isentrope_trace::span;
@@ -68,8 +69,8 @@ impl Optimizer {
     }
 
     /// Updates this rank's slice of the weights from its slice of the gradient over all ranks, and
-    /// gives it to the others. `gradient` has the elements of each parameter that has any in the
-    /// slice.
+    /// gives it to the others if the model has all weights. `gradient` has the elements of each
+    /// parameter that has any in the slice.
     ///
     /// Returns the norm of the gradient over all parameters, before clipping. One that is not
     /// finite changes nothing.
@@ -80,34 +81,14 @@ impl Optimizer {
     pub fn update(
         &mut self,
         model: &mut Model,
+        weights: &mut WeightSlice,
         gradient: &[(&Buffer, Range<usize>)],
         ranks: &TrainingRanks,
         learning_rate: f64,
     ) -> Result<f64> {
-        let backend = model.backend.clone();
-        let weights = self.moments.own_mut(model.trained_mut());
-        let norm = self.update_slice(&*backend, weights, gradient, ranks, learning_rate)?;
-        if norm.is_finite() {
-            ranks.share_weights(model, &self.moments.slices)?;
-        }
-        Ok(norm)
-    }
-
-    /// As [`update`](Self::update), of this rank's slice of the weights alone: `weights` has its
-    /// elements, in the order of `gradient`.
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub(crate) fn update_slice(
-        &mut self,
-        b: &dyn Backend,
-        weights: Vec<(&mut Buffer, Range<usize>)>,
-        gradient: &[(&Buffer, Range<usize>)],
-        ranks: &TrainingRanks,
-        learning_rate: f64,
-    ) -> Result<f64> {
+        let b = model.backend.clone();
         let summing = span("norm of the gradient");
-        let norm = self.norm(b, gradient, ranks)?;
+        let norm = self.norm(&*b, gradient, ranks)?;
         drop(summing);
         if !norm.is_finite() {
             self.progress.skipped += 1;
@@ -133,8 +114,12 @@ impl Optimizer {
             step: self.progress.updates,
             gradient_scale: (clip_norm / norm).min(1.0) as f32,
         };
-        let _span = span("AdamW");
-        b.adamw(step, &mut self.moments.updated(weights, gradient));
+        let updating = span("AdamW");
+        b.adamw(step, &mut self.moments.updated(weights.own_mut(model), gradient));
+        drop(updating);
+        if weights.is_whole() {
+            ranks.share_weights(model, &self.moments.slices)?;
+        }
         Ok(norm)
     }
 

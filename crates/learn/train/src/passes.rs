@@ -139,8 +139,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The batch that goes forward after the loss, with the tape that it keeps for the backward pass
-    /// that follows; none if the pass has its tape, or its activations are in the cache.
+    /// The batch that goes forward after the loss, with the tape that it keeps for the backward
+    /// pass that follows; none if the pass has its tape, or its activations are in the cache.
     pub fn after_loss(&self, masks: &SamplingMasks) -> Option<(Packed, Option<TapeKind>)> {
         match self.strategy {
             PassStrategy::Cached { .. } | PassStrategy::Forward(_) => None,

@@ -298,8 +298,8 @@ impl Sums {
         Ok(())
     }
 
-    /// Begins to add a group's gradient of all shards over ranks, if there is an exchange. Waits for
-    /// the group before, whose memory by layer is for the next one.
+    /// Begins to add a group's gradient of all shards over ranks, if there is an exchange. Waits
+    /// for the group before, whose memory by layer is for the next one.
     fn leave(
         &mut self,
         model: &Model,

@@ -254,7 +254,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         let mut record = StepRecord::default();
         let ready = self.learner.checksum().and_then(|before| {
             if self.trainer.samples() {
-                self.learner.make_whole()?;
+                record.clock.time("rollout", || self.learner.make_whole())?;
             }
             Ok(before)
         });
@@ -374,7 +374,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         let checksum = record.clock.time("eval", || self.learner.weights_checksum())?;
         record.metrics.set(WEIGHTS, f64::from(checksum));
         if !self.sets.is_empty() {
-            self.learner.make_whole()?;
+            record.clock.time("eval", || self.learner.make_whole())?;
         }
         self.learner.note_rounded_weights()?;
         self.trim_if_tight();

@@ -13,7 +13,7 @@ use isentrope_trace::span;
 use std::ops::Range;
 
 /// This rank's elements of each parameter, exact, wherever they are.
-pub(crate) struct WeightSlice {
+pub struct WeightSlice {
     parts: Vec<Part>,
     slices: Slices,
     /// Each group's parameters, and their slices.
@@ -41,6 +41,11 @@ impl WeightSlice {
     /// Whether the model has all weights.
     pub fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// The slice, if the model has no weights.
+    pub fn if_apart(&self) -> Option<&Self> {
+        (!self.is_whole).then_some(self)
     }
 
     /// Takes the slice out of the model, which has no weights then. Nothing is exchanged.
@@ -134,19 +139,29 @@ impl WeightSlice {
         own.collect()
     }
 
-    /// The elements, as [`own`](Self::own), to be updated while they are apart.
-    ///
-    /// # Panics
-    /// When the model has the weights.
-    pub fn apart_mut(&mut self) -> Vec<(&mut Buffer, Range<usize>)> {
-        let own = self.parts.iter_mut().map(|Part { elements, apart, .. }| {
-            (apart.as_mut().expect("the slice is apart"), 0..elements.len())
+    /// The elements, as [`own`](Self::own), to be updated.
+    pub fn own_mut<'a>(&'a mut self, model: &'a mut Model) -> Vec<(&'a mut Buffer, Range<usize>)> {
+        if !self.is_whole {
+            let own = self.parts.iter_mut().map(|Part { elements, apart, .. }| {
+                (apart.as_mut().expect("the slice is apart"), 0..elements.len())
+            });
+            return own.collect();
+        }
+        let mut parts = self.parts.iter().peekable();
+        let buffers = model.trained_mut().buffers_mut().iter_mut().enumerate();
+        let own = buffers.filter_map(|(index, buffer)| {
+            let part = parts.next_if(|part| part.parameter == index)?;
+            Some((buffer, part.elements.clone()))
         });
         own.collect()
     }
 
     /// The weights of all ranks, exact also where a rank has but its slice of them.
-    pub fn gathering<'a>(&'a self, model: &'a Model, ranks: &'a TrainingRanks) -> Gathering<'a> {
+    pub(crate) fn gathering<'a>(
+        &'a self,
+        model: &'a Model,
+        ranks: &'a TrainingRanks,
+    ) -> Gathering<'a> {
         let parts = self.parts.iter().zip(self.own(model));
         let own = parts.map(|(part, (buffer, at))| OwnPart {
             parameter: part.parameter,

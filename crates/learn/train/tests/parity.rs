@@ -22,6 +22,7 @@ use isentrope_train::learner::Learner;
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
+use isentrope_train::weight_slice::WeightSlice;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -223,7 +224,8 @@ impl Fixture {
             gradient.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
         }
         let slice = GradientSlice::in_place(model, ranks);
-        optimizer.update(model, &slice.elements(&gradient), ranks, LEARNING_RATE).unwrap()
+        let (own, weights) = (slice.elements(&gradient), &mut WeightSlice::new(model, ranks));
+        optimizer.update(model, weights, &own, ranks, LEARNING_RATE).unwrap()
     }
 
     /// Takes the step, whose norm is the gradient's.

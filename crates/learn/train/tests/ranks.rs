@@ -14,6 +14,7 @@ use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
+use isentrope_train::weight_slice::WeightSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -100,28 +101,38 @@ fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
 }
 
 /// Each rank has a slice of the gradient, and perhaps of the weights. Where the head is the
-/// embedding, a rank has one shard.
+/// embedding, a rank has one shard. Passes that only score gather weights together, or each by
+/// itself where tapes have no room.
 #[test]
 fn updates_in_slices_have_the_bits_of_whole_ones() {
     type Make = fn() -> Model;
-    let cases: [(Make, usize, &[usize], bool); 7] = [
+    let cases: [(Make, usize, &[usize], bool); 8] = [
         (|| model("qwen3-untied", 1), 4, &[1, 2, 4], true),
         (|| model("qwen3-untied", 1), 6, &[3], true),
         (|| model("qwen3", 1), 4, &[4], true),
         (|| model("gemma3", 1), 2, &[2], true),
         (|| model("olmo3", 1), 2, &[2], true),
+        (|| model("qwen3.5", 1), 2, &[2], true),
         (|| model("qwen3.5-moe", 1), 4, &[4], false),
         (|| adapted("qwen3", 1), 4, &[2], false),
     ];
     for (model, shards, counts, may_share_weights) in cases {
         let alone = updates(model(), Arc::new(World::alone()), shards, limits(40));
-        let ways = [(false, false), (true, false), (false, true)];
-        for (offloads_inputs, weights_in_slices) in ways {
+        let (room, none) = (usize::MAX, 0);
+        for (offloads_inputs, weights_in_slices, tape_bytes) in
+            [(false, false, room), (true, false, room), (false, true, room), (true, true, none)]
+        {
             if weights_in_slices && !may_share_weights {
                 continue;
             }
             let by_layer = true;
-            let limits = PassLimits { by_layer, offloads_inputs, weights_in_slices, ..limits(40) };
+            let limits = PassLimits {
+                tape_bytes,
+                by_layer,
+                offloads_inputs,
+                weights_in_slices,
+                ..limits(40)
+            };
             for &count in counts {
                 for of_rank in on_ranks(count, |world| updates(model(), world, shards, limits)) {
                     let name = model().config.family.name;
@@ -286,7 +297,8 @@ fn a_gradient_that_is_added_group_by_group_is_the_whole() {
                     ranks.sum_gradients(&*backend, gradient.buffers_mut(), &all).unwrap();
                 }
                 let own = slice.elements(&gradient);
-                let norm = optimizer.update(&mut model, &own, &ranks, 1e-3);
+                let mut weights = WeightSlice::new(&model, &ranks);
+                let norm = optimizer.update(&mut model, &mut weights, &own, &ranks, 1e-3);
                 let elements = model.layout.trained().numbers(&*backend);
                 let weights = model.trained().buffers().iter().zip(elements);
                 let bits = weights.map(|(buffer, elements)| {

@@ -164,9 +164,9 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
         let alone = bench.run("alone", sets, "");
         for launcher in Launcher::installed() {
             // The first case with every number of ranks, the others with one that differs.
-            for count in if case == 0 { vec![2, 4] } else { vec![2] } {
-                let out = format!("ranks-{count}-{}", launcher.name);
-                let shard = if count == 4 { "weights" } else { "optimizer" };
+            let ways = [(2, "optimizer"), (4, "weights"), (4, "gradients")];
+            for (count, shard) in ways.into_iter().take(if case == 0 { 3 } else { 1 }) {
+                let out = format!("ranks-{count}-{shard}-{}", launcher.name);
                 let sets = &format!("{sets} ranks.shard={shard}");
                 let said = succeed(launcher.ranks(count, &bench.command(&out, sets, "")));
                 assert!(!said.contains("sampled before"), "of another rank: {said}");
@@ -210,13 +210,15 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
     let bench = Bench::sft();
     let sets = "sft.shards=4 sft.batch=4 device.kind=cuda device.dtype=bf16 eval.every=2 \
                 eval.problems=1 eval.samples=1 eval.max_tokens=4 checkpoint.every=1 \
-                checkpoint.keep=9 run.steps=3";
+                checkpoint.keep=9 run.steps=4";
     succeed(bench.emulated("whole", sets, ""));
     for launcher in Launcher::installed() {
         let name = format!("gpus-{}", launcher.name);
         let out = bench.out(&name);
-        for (kept, ranks, shard) in [(0, 2, "optimizer"), (1, 4, "weights"), (2, 1, "auto")] {
-            for step in kept + 1..=3 {
+        for (kept, ranks, shard) in
+            [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 4, "weights"), (3, 1, "auto")]
+        {
+            for step in kept + 1..=4 {
                 let _ = fs::remove_dir_all(checkpoint(&out, step));
             }
             let sets = format!("{sets} ranks.shard={shard}");

@@ -210,7 +210,8 @@ fn table_of_shared_gradients() -> String {
                 MemorySettings { budget_gib: Some(gib(least)), ..MemorySettings::default() };
             let plan = Plan::new(&backend, &layout, offloading, &settings, 0).unwrap();
             table += &format!(
-                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |\n",
+                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | \
+                 {:.0} | {:.0} |\n",
                 shape.name,
                 whole[0],
                 slices[0],
@@ -334,6 +335,8 @@ fn thirty_two_billion_weights_fit_8_gpus_of_80_gb() {
     assert!(plan.weights.abs_diff(slice) < slice / 100, "{plan}");
     assert!((plan.weights + plan.whole).abs_diff(2 * numbers + 2 * numbers / 8) < slice / 100);
     assert!((slice + 5 * GIB..slice + 7 * GIB).contains(&plan.gradient), "{plan}");
+    // The head in f32, while it is loaded beside what is whole.
+    assert!(plan.changing >= 4 * 152_064 * 5120, "{}", plan.changing);
     assert!(plan.to_string().contains("GiB in slices while an update learns)"), "{plan}");
 }
 
@@ -414,30 +417,29 @@ fn a_refusal_names_settings_that_fit_together() {
         plan(demand, &MemorySettings::default(), memory).unwrap_err().to_string()
     };
     let both = "memory.offload_moments = true and memory.budget_gib = ";
-    let said = refused(32, false, memory(80));
+    let said = refused(8, false, memory(80));
     let named = said.split(&format!("tokens at a time; {both}")).nth(1);
     let named = named.and_then(|rest| rest.split(' ').next()).expect(&said);
     let budget_gib = Some(named.parse().unwrap());
     let settings = MemorySettings { budget_gib, ..MemorySettings::default() };
-    let made = plan(of_rank(32, Shard::Auto, true), &settings, memory(80)).unwrap();
+    let made = plan(of_rank(8, Shard::Auto, true), &settings, memory(80)).unwrap();
     assert!(made.peak() < memory(80) - 2 * GIB && made.peak() > memory(80) / 10 * 9, "{made}");
     // Fewer ranks are too few, whatever else is set.
-    let of_eight = refused(8, false, memory(80));
-    let ranks = "32 ranks and shards for them (update.shards, sft.shards)";
+    let of_four = refused(4, false, memory(80));
+    let ranks = "8 ranks and shards for them (update.shards, sft.shards)";
     let ranks = format!("tokens at a time; {ranks} with {both}{named} (");
-    assert!(of_eight.contains(&ranks), "{of_eight}");
+    assert!(of_four.contains(&ranks), "{of_four}");
     // The budget alone, as far as the GPU's driver and libraries have room beside it.
-    let least = Plan::least(&backend, &layout, of_rank(32, Shard::Auto, true));
+    let least = Plan::least(&backend, &layout, of_rank(8, Shard::Auto, true));
     let alone = format!("; memory.budget_gib = {named} (");
-    let [fits, does_not] = [96, 98].map(|part| refused(32, true, least / part * 100));
+    let [fits, does_not] = [96, 98].map(|part| refused(8, true, least / part * 100));
     assert!(fits.contains(&alone), "{fits}");
-    assert!(!does_not.contains("memory.budget_gib"), "{does_not}");
+    assert!(!does_not.contains(&alone), "{does_not}");
     // The shards of fewer ranks are enough, and more ranks have fewer sums of them.
     let sets = ParameterSets { shards: 4, ..of_rank(8, Shard::Auto, false).sets };
     let demand = Demand { sets, ..of_rank(8, Shard::Auto, false) };
     let said = plan(demand, &MemorySettings::default(), memory(80)).unwrap_err().to_string();
-    let ranks = format!("tokens at a time; 32 ranks with {both}{named} (");
-    assert!(said.contains(&ranks), "{said}");
+    assert!(said.contains(", or 16 ranks with memory.offload_moments = true ("), "{said}");
     // Before the data are known, the largest budget is named, whatever the rest needs.
     let alone = |offloads| {
         let (sets, settings) = (of_rank(32, Shard::Auto, offloads).sets, MemorySettings::default());

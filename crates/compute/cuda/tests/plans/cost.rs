@@ -60,7 +60,9 @@ fn lines(shape: &Qwen2, ranks: usize, budget_gib: Option<f64>) -> String {
         let moments = if offload_moments { UPDATES * 16.0 * weights / count } else { 0.0 };
         let inputs = 2 * 2 * shape.layers * shape.hidden * usize::from(plan.host_inputs > 0);
         let host = (moments + tokens * inputs as f64) / PCIE;
-        let [gradients, shared] = [4.0, 2.0].map(exchange);
+        // Weights in slices come for both ways of an update, and whole once before sampling.
+        let times = if plan.slice > 0 { 2.0 + 1.0 / UPDATES } else { 1.0 };
+        let [gradients, shared] = [4.0, 2.0 * times].map(exchange);
         let sum = sampling + passes + host + gradients + shared;
         format!(
             "| {}, {ranks} GPUs | {length} | {at_once:.0} | {sampling:.0} | {passes:.0} | \
@@ -77,6 +79,7 @@ fn the_guide_predicts_what_a_step_costs() {
     let heading = "| Qwen2.5 | tokens of each response | at once | sampling | passes | \
                    gradients | weights | host and GPU | a step, minutes |\n\
                    |---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
-    let table = [lines(&SEVEN, 8, None), lines(&THIRTY_TWO, 32, Some(77.0))].concat();
+    let runs = [(&SEVEN, 8, None), (&THIRTY_TWO, 8, Some(77.0)), (&THIRTY_TWO, 32, Some(77.0))];
+    let table = runs.map(|(shape, ranks, budget_gib)| lines(shape, ranks, budget_gib)).concat();
     has_table("../../../docs/guides/several-machines.md", "cost", &format!("{heading}{table}"));
 }

@@ -131,8 +131,8 @@ fn check<R: TrainingRecipe>(
                 host_inputs.push(plan.host_inputs);
             }
             assert_eq!(plan.by_layer, ranks > 1 && shard != Shard::Optimizer, "{plan}");
-            assert_eq!(plan.weights_in_slices, ranks > 1 && shard == Shard::Weights, "{plan}");
-            let is_less = ranks > 1 && (dtype == Dtype::Bf16 || plan.weights_in_slices);
+            assert_eq!(plan.slice > 0, ranks > 1 && shard == Shard::Weights, "{plan}");
+            let is_less = ranks > 1 && (dtype == Dtype::Bf16 || plan.slice > 0);
             assert_eq!(plan.weights < alone.weights, is_less, "{plan}");
         }
         assert!(saved(&out) == want, "{dtype:?}, on {counts:?} ranks");

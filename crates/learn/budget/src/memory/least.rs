@@ -141,7 +141,7 @@ pub(super) struct Least {
     pub sets: [usize; 3],
     /// Weights beside these while no update learns.
     pub whole: usize,
-    /// The memory to take such weights apart and make them whole.
+    /// The memory to load, save and change such weights.
     pub changing: usize,
     /// The bytes that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
@@ -175,8 +175,13 @@ impl Least {
         let sampling = whole.saturating_add(sampling.max(changing));
         let scored = least_scored(demand);
         let scoring = whole.saturating_add(scoring(backend, layout, demand, scored));
+        // Without sampling, weights are whole only to be loaded and saved.
+        let sampled = match demand.sampled {
+            0 => updates.least_tokens,
+            _ => demand.longest_sampled,
+        };
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
-            .max((sampling, demand.longest_sampled, Phase::Sampling))
+            .max((sampling, sampled, Phase::Sampling))
             .max((scoring, scored, Phase::Scoring));
         // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);

@@ -203,7 +203,7 @@ impl ParameterSets {
     }
 
     /// Bytes of a rank's slice of one model's weights, exact.
-    fn slice_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+    pub(super) fn slice_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let own = Kind::Vector(moments_of_rank(backend, layout, self.ranks));
         // The remainders of each parameter begin at a multiple of a few bytes.
         backend.bytes(Role::Weight(own)).saturating_add(ALIGNMENT * layout.trained().len())
@@ -220,11 +220,12 @@ impl ParameterSets {
         }
     }
 
-    /// Most bytes beside whole weights that ranks share while these are loaded, taken apart and made
-    /// whole: the half of a parameter that is there twice.
+    /// Most bytes beside whole weights that ranks share: one parameter's, in f32, while weights are
+    /// loaded or saved, or moments of a checkpoint are read. To take weights apart and make them
+    /// whole needs less.
     pub fn changing_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let half = |of: &Parameter| backend.bytes(Role::Weight(of.kind)) / 2;
-        let largest = layout.trained().iter().map(half).max().unwrap_or(0);
+        let bytes = |of: &Parameter| backend.bytes(Role::Gradient(of.kind));
+        let largest = layout.trained().iter().map(bytes).max().unwrap_or(0);
         if self.shares_weights() { largest } else { 0 }
     }
 

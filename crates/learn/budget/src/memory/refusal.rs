@@ -121,7 +121,10 @@ impl fmt::Display for Refusal<'_> {
         let [weights, gradient, moments] = least.sets;
         // The gradient exists only during updates, and whole weights only between them.
         let (sets, one) = match least.phase {
-            Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
+            Phase::Update => {
+                let slices = if least.whole > 0 { " (of weights in slices)" } else { "" };
+                (listed(least.sets) + slices, least.one.saturating_sub(gradient))
+            }
             _ => {
                 let weights = human(weights.saturating_add(least.whole));
                 let one = least.one.saturating_sub(least.whole);

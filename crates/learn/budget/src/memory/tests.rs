@@ -366,7 +366,7 @@ fn ranks_share_the_gradient_where_it_does_not_fit() {
     ] {
         let plan = plan(&layout, demand(Shard::Auto), bytes).unwrap();
         assert_eq!((plan.by_layer, plan.passes().by_layer), (by_layer, by_layer));
-        assert_eq!((plan.weights_in_slices, plan.whole > 0), (shares_weights, shares_weights));
+        assert_eq!((plan.slice > 0, plan.whole > 0), (shares_weights, shares_weights));
         assert!(plan.peak() <= plan.budget, "{plan}");
         assert_eq!(plan.to_string().contains("the rank's slice"), by_layer);
         assert_eq!(plan.to_string().contains("in slices while an update"), shares_weights);
@@ -380,6 +380,10 @@ fn ranks_share_the_gradient_where_it_does_not_fit() {
     let all = plan.weights + plan.whole;
     let numbers: usize = layout.trained().numbers(&cpu()).sum();
     assert!(all.abs_diff(4 * numbers) < 1 << 20 && plan.weights.abs_diff(all / 8) < 1 << 20);
+    // They need more than an update of a few tokens, also where nothing is sampled.
+    let few = Demand { longest_trained: 1, waiting_tokens: 8, ..demand(Shard::Weights) };
+    let refused = refusal(&layout, few, 64 << 20);
+    assert!(!refused.contains("gradient ") && refused.contains("work on 8 tokens"), "{refused}");
     // Adapters and a second model do without.
     let sets = ParameterSets { process_model: true, ..demand(Shard::Weights).sets };
     for (layout, sets) in
