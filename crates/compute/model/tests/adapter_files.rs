@@ -336,10 +336,7 @@ fn targets_outside_the_linear_layers_are_refused_with_those_that_there_are() {
         let config = AdapterConfig::new(rank, 8.0, false, targets);
         config.layout(&layout).unwrap_err().to_string()
     };
-    assert_eq!(
-        refusal(0, &["q_proj"]),
-        "r is 0, not from 1 to 4096: make the adapter again with such a number"
-    );
+    assert_eq!(refusal(0, &["q_proj"]), "the rank is 0, not from 1 to 4096");
     // A name that peft would pass over.
     assert_eq!(
         refusal(4, &["q_proj", "v_prj"]),

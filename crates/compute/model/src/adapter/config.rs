@@ -297,12 +297,15 @@ impl AdapterConfig {
 
     /// Checks the numbers.
     fn check(&self) -> Result<()> {
-        if let Some(rank) = out_of(&RANKS, ["r", "rank_pattern"], self.rank, &self.rank_pattern) {
-            return Err(self.wrong(rank));
-        }
-        let keys = ["lora_alpha", "alpha_pattern"];
-        if let Some(alpha) = out_of(&ALPHAS, keys, self.alpha, &self.alpha_pattern) {
-            return Err(self.wrong(alpha));
+        // What has no file yet is asked for by a recipe or a client, in its own words.
+        let [r, lora_alpha, remedy] = match self.path {
+            Some(_) => ["r", "lora_alpha", ": make the adapter again with such a number"],
+            None => ["the rank", "the alpha", ""],
+        };
+        let rank = out_of(&RANKS, [r, "rank_pattern"], self.rank, &self.rank_pattern);
+        let alpha = out_of(&ALPHAS, [lora_alpha, "alpha_pattern"], self.alpha, &self.alpha_pattern);
+        if let Some(number) = rank.or(alpha) {
+            return Err(self.wrong(number + remedy));
         }
         if self.layers.is_none() && !self.layer_patterns.is_empty() {
             let what = "layers_pattern needs layers_to_transform beside it, as in peft";
@@ -358,7 +361,7 @@ impl AdapterConfig {
     }
 }
 
-/// The first number that is not within `bounds`, of `[key, key of patterns]`, and what to do.
+/// The first number that is not within `bounds`, of `[key, key of patterns]`.
 fn out_of<T: PartialOrd + Display>(
     bounds: &RangeInclusive<T>,
     [key, patterns]: [&str; 2],
@@ -373,9 +376,7 @@ fn out_of<T: PartialOrd + Display>(
         None => key.to_owned(),
     };
     let (first, last) = (bounds.start(), bounds.end());
-    Some(format!(
-        "{key} is {number}, not from {first} to {last}: make the adapter again with such a number"
-    ))
+    Some(format!("{key} is {number}, not from {first} to {last}"))
 }
 
 /// The error that a directory holds no adapter.
