@@ -257,7 +257,7 @@ fn ranks_whose_gpus_are_connected_make_the_bytes_of_one() {
                 (4, "nccl", "weights"),
                 (4, "host", "weights"),
             ] {
-                let out = format!("{dtype}-{count}-{transport}-{}", launcher.name);
+                let out = format!("{dtype}-{transport}-{shard}-{}", launcher.name);
                 let sets = format!("{sets} ranks.transport={transport} ranks.shard={shard}");
                 let run = linked(bench.emulated(&out, sets, ""));
                 let said = succeed(launcher.ranks(count, &run));

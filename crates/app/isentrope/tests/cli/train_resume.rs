@@ -45,7 +45,7 @@ fn a_run_that_is_killed_after_a_step_ends_with_the_same_bytes() {
 #[test]
 #[ignore = "deep: kills runs again and again"]
 fn a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes() {
-    let adapters = "lora.rank=3 optimizer.learning_rate=0.01";
+    let adapters = "lora.rank=3 rollout.when_short=train";
     for (bench, more) in [(Bench::train(), ""), (Bench::train(), adapters), (Bench::sft(), "")] {
         let sets = &format!("run.steps=9 checkpoint.every=1 checkpoint.keep=1 {more}");
         let whole = bench.run("whole", sets, "");
