@@ -535,7 +535,12 @@ fn what_is_wrong_is_told_and_harms_nobody_else() {
     told("create_model", create("optimizer_config", json!({"type": "dimuon"})), 400, "only adamw");
     let neither = json!({"rank": 2, "train_attn": false, "train_mlp": false});
     told("create_model", create("lora_config", neither), 400, "must be set");
-    told("create_model", create("lora_config", json!({"rank": 0})), 200, "the rank is 0, not from 1");
+    told(
+        "create_model",
+        create("lora_config", json!({"rank": 0})),
+        200,
+        "the rank is 0, not from 1",
+    );
     told("create_model", create("session_id", json!("x")), 404, "its session has ended");
     told("get_info", json!({"model_id": "x"}), 404, "no model in training x");
     told("get_info", json!({}), 400, "model_id is missing");

@@ -100,7 +100,7 @@ impl ShardedGradient {
                     true => GradientSlice::apart(model, ranks)?,
                     false => GradientSlice::in_place(model, ranks),
                 };
-                Memory { sums: sums.map_err(no_room)?, slice, is_complete: false }
+                Memory { sums: sums.map_err(no_room("the gradient"))?, slice, is_complete: false }
             }
         };
         Ok(self.memory.insert(memory))
@@ -179,15 +179,17 @@ impl ShardedGradient {
     }
 }
 
-/// The error if the gradient's memory cannot be allocated. The plan counts it, so another process
-/// has taken it.
-fn no_room(error: ModelError) -> Error {
-    let ModelError::Memory(refused) = error else { return error.into() };
-    Error::Run(format!(
-        "there is no memory for the gradient, which takes turns with sampling: {refused}; \
-         something else has taken what was planned for it: end that, or go on with a smaller \
-         memory.budget_gib"
-    ))
+/// The error if memory that others have between its uses cannot be allocated. The plan counts it,
+/// so another process has taken it.
+pub(crate) fn no_room(what: &'static str) -> impl Fn(ModelError) -> Error {
+    move |error| {
+        let ModelError::Memory(refused) = error else { return error.into() };
+        Error::Run(format!(
+            "there is no memory for {what}, where sampling and updates take turns: {refused}; \
+             something else has taken what was planned for it: end that, or go on with a smaller \
+             memory.budget_gib"
+        ))
+    }
 }
 
 impl Sums {
@@ -283,7 +285,7 @@ impl Sums {
         let waiting = self.waiting.iter_mut().try_for_each(|set| give(set, self.left));
         waiting
             .and_then(|()| give(self.gradient.parameters_mut(), self.vacated))
-            .map_err(no_room)?;
+            .map_err(no_room("the gradient"))?;
         self.gradient.reset_part(b, to.clone());
         (self.left, self.vacated) = (None, None);
         Ok(())

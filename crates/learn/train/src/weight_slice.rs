@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::gathering::{Gathering, OwnPart, SlicedSet};
 use crate::ranks::TrainingRanks;
+use crate::shards::no_room;
 use isentrope_kernels::{Backend, Buffer, Kind, Role};
 use isentrope_model::{Error as ModelError, Model};
 use isentrope_ranks::Slices;
@@ -63,7 +64,8 @@ impl WeightSlice {
         for parameter in 0..weights.buffers().len() {
             if let Some(part) = parts.next_if(|part| part.parameter == parameter) {
                 let apart = b.allocate(Role::Weight(Kind::Vector(part.elements.len())));
-                let mut apart = apart.map_err(ModelError::from)?;
+                let mut apart =
+                    apart.map_err(ModelError::from).map_err(no_room("slices of weights"))?;
                 let from = &weights.buffers()[parameter];
                 b.copy_elements(from, part.elements.clone(), &mut apart, 0);
                 part.apart = Some(apart);
@@ -92,7 +94,7 @@ impl WeightSlice {
                 Some(split) => split.allocate_slice(kind, own.clone()),
                 None => b.allocate(Role::Weight(kind)),
             };
-            let mut whole = whole.map_err(ModelError::from)?;
+            let mut whole = whole.map_err(ModelError::from).map_err(no_room("whole weights"))?;
             if let Some(apart) = part.as_mut().and_then(|part| part.apart.take()) {
                 b.copy_elements(&apart, 0..own.len(), &mut whole, own.start);
             }

@@ -122,8 +122,8 @@ impl fmt::Display for Refusal<'_> {
         // The gradient exists only during updates, and whole weights only between them.
         let (sets, one) = match least.phase {
             Phase::Update => {
-                let slices = if least.whole > 0 { " (of weights in slices)" } else { "" };
-                (listed(least.sets) + slices, least.one.saturating_sub(gradient))
+                let slices = if least.whole > 0 { "slices of the " } else { "" };
+                (slices.to_owned() + &listed(least.sets), least.one.saturating_sub(gradient))
             }
             _ => {
                 let weights = human(weights.saturating_add(least.whole));
@@ -135,22 +135,28 @@ impl fmt::Display for Refusal<'_> {
             0 => String::new(),
             bytes => format!(" (of the weights, {} are the teacher's)", human(bytes)),
         };
+        // Whatever the tokens, whole weights are loaded and saved.
+        let is_loading = least.phase == Phase::Sampling
+            && least.changing > 0
+            && least.one == least.whole.saturating_add(least.changing);
+        let (work, fewer) = match is_loading {
+            true => ("load and save a parameter".to_owned(), String::new()),
+            false => (
+                format!("work on {} tokens at a time", least.tokens),
+                format!(", a smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{states}"),
+            ),
+        };
         write!(
             f,
-            "the run needs at least {} of memory and has {}: {sets}{teacher}{kept}, and {} to work \
-             on {} tokens at a time; ",
+            "the run needs at least {} of memory and has {}: {sets}{teacher}{kept}, and {} to \
+             {work}; ",
             human(least.bytes()),
             human(self.budget),
             human(one),
-            least.tokens,
         )?;
         let remedies = self.remedies();
         remedies.iter().try_for_each(|remedy| write!(f, "{remedy}, or "))?;
-        write!(
-            f,
-            "a smaller model, a smaller rollout.max_tokens and data.max_prompt_tokens{top_k}\
-             {states} would make it fit"
-        )?;
+        write!(f, "a smaller model{fewer} would make it fit")?;
         let lower = if remedies.is_empty() { self.lower() } else { Vec::new() };
         let before = ["; it would need less with "].into_iter().chain(std::iter::repeat(", with "));
         lower.iter().zip(before).try_for_each(|(remedy, before)| write!(f, "{before}{remedy}"))
