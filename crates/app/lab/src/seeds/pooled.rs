@@ -4,7 +4,7 @@
 //! A number is taken as group + seed + error, with errors of one spread in all groups: a two-way
 //! layout with one number per cell (Snedecor and Cochran, Statistical Methods, randomized blocks).
 
-use super::show::{signed, table};
+use super::show::{p_value, signed, table};
 use super::student::{ROUNDING, quantile, within};
 use super::{Group, Mean, Measure, Row, Summary};
 use serde::Serialize;
@@ -178,7 +178,7 @@ pub fn pooled(found: &[Pooled]) -> String {
         let line = |PooledDifference { group, value, p, p_holm }: &PooledDifference| {
             let value = signed(measure, *value);
             let value = if *p_holm < 0.05 { format!("**{value}**") } else { value };
-            vec![group.clone(), value, format!("{p:.4}"), format!("{p_holm:.3}")]
+            vec![group.clone(), value, p_value(*p), p_value(*p_holm)]
         };
         let lines: Vec<Vec<String>> = differences.iter().map(line).collect();
         let heads = [head, "p".to_owned(), "by Holm".to_owned()];

@@ -235,13 +235,18 @@ fn with_interval(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> Str
     [shown(measure, mean.value), between(measure, mean, shown)].join(" ").trim().to_owned()
 }
 
+pub(super) fn p_value(p: f64) -> String {
+    if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+}
+
 /// The p-values of both tests, and the number of pairs.
 fn p_values(test: &Paired) -> String {
-    let p = |p: f64| if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") };
     let tests = match (test.p, test.p_exact) {
-        (Some(t), Some(exact)) => format!("p {}, exact {}", p(t), p(exact)),
-        (Some(t), None) => format!("p {}", p(t)),
-        (None, Some(exact)) if test.difference.has_no_spread() => format!("exact {}", p(exact)),
+        (Some(t), Some(exact)) => format!("p {}, exact {}", p_value(t), p_value(exact)),
+        (Some(t), None) => format!("p {}", p_value(t)),
+        (None, Some(exact)) if test.difference.has_no_spread() => {
+            format!("exact {}", p_value(exact))
+        }
         (None, _) if test.difference.has_no_spread() => "no test".into(),
         (None, _) => return "1 pair, so no test".into(),
     };

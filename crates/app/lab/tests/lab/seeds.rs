@@ -147,7 +147,7 @@ fn groups_of_few_seeds_share_an_error() {
     }
     let shown = seeds::pooled(&[of]);
     assert!(shown.contains("| set: mean@4 at the end, %, each ± 3.1 |"), "{shown}");
-    assert!(shown.contains("| **-4.6** | 0.0065 | 0.020 |"), "{shown}");
+    assert!(shown.contains("| **-4.6** | 0.007 | 0.020 |"), "{shown}");
 
     assert!(shown.contains("\n\nSeeds: 1, 2, 3, 4, 5.\n\n| less check"), "{shown}");
 
