@@ -297,7 +297,7 @@ impl AdapterConfig {
 
     /// Checks the numbers.
     fn check(&self) -> Result<()> {
-        // What has no file yet is asked for by a recipe or a client, in its own words.
+        // A recipe or a client asks for an adapter that has no file yet in words of its own.
         let [r, lora_alpha, remedy] = match self.path {
             Some(_) => ["r", "lora_alpha", ": make the adapter again with such a number"],
             None => ["the rank", "the alpha", ""],
