@@ -418,7 +418,7 @@ fn a_refusal_names_settings_that_fit_together() {
     };
     let both = "memory.offload_moments = true and memory.budget_gib = ";
     let said = refused(8, false, memory(80));
-    let named = said.split(&format!("tokens at a time; {both}")).nth(1);
+    let named = said.split(&format!("to load and save a parameter; {both}")).nth(1);
     let named = named.and_then(|rest| rest.split(' ').next()).expect(&said);
     let budget_gib = Some(named.parse().unwrap());
     let settings = MemorySettings { budget_gib, ..MemorySettings::default() };
@@ -427,7 +427,7 @@ fn a_refusal_names_settings_that_fit_together() {
     // Fewer ranks are too few, whatever else is set.
     let of_four = refused(4, false, memory(80));
     let ranks = "8 ranks and shards for them (update.shards, sft.shards)";
-    let ranks = format!("tokens at a time; {ranks} with {both}{named} (");
+    let ranks = format!("; {ranks} with {both}{named} (");
     assert!(of_four.contains(&ranks), "{of_four}");
     // The budget alone, as far as the GPU's driver and libraries have room beside it.
     let least = Plan::least(&backend, &layout, of_rank(8, Shard::Auto, true));
