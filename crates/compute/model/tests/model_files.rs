@@ -190,7 +190,7 @@ fn directories_whose_files_disagree_are_refused_in_one_sentence() {
             "qwen3",
             |dir| edit_config(dir, "tie_word_embeddings", json!(false)),
             "",
-            "the tensor lm_head.weight",
+            "holds no tensor lm_head.weight",
         ),
         (
             "qwen3-untied",
