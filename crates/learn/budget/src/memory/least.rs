@@ -10,6 +10,8 @@ pub(super) enum Phase {
     Update,
     Sampling,
     Scoring,
+    /// Weights that ranks share are whole, to be loaded or saved.
+    Loading,
 }
 
 /// The memory of updates beside weights, gradients and moments.
@@ -172,16 +174,12 @@ impl Least {
         let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };
         let whole = demand.sets.whole_bytes(backend, layout);
         let changing = demand.sets.changing_bytes(backend, layout);
-        let sampling = whole.saturating_add(sampling.max(changing));
+        let [sampling, loading] = [sampling, changing].map(|beside| whole.saturating_add(beside));
         let scored = least_scored(demand);
         let scoring = whole.saturating_add(scoring(backend, layout, demand, scored));
-        // Without sampling, weights are whole only to be loaded and saved.
-        let sampled = match demand.sampled {
-            0 => updates.least_tokens,
-            _ => demand.longest_sampled,
-        };
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
-            .max((sampling, sampled, Phase::Sampling))
+            .max((sampling, demand.longest_sampled, Phase::Sampling))
+            .max((loading, 0, Phase::Loading))
             .max((scoring, scored, Phase::Scoring));
         // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);

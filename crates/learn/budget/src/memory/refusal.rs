@@ -135,13 +135,9 @@ impl fmt::Display for Refusal<'_> {
             0 => String::new(),
             bytes => format!(" (of the weights, {} are the teacher's)", human(bytes)),
         };
-        // Whatever the tokens, whole weights are loaded and saved.
-        let is_loading = least.phase == Phase::Sampling
-            && least.changing > 0
-            && least.one == least.whole.saturating_add(least.changing);
-        let (work, fewer) = match is_loading {
-            true => ("load and save a parameter".to_owned(), String::new()),
-            false => (
+        let (work, fewer) = match least.phase {
+            Phase::Loading => ("load and save a parameter".to_owned(), String::new()),
+            _ => (
                 format!("work on {} tokens at a time", least.tokens),
                 format!(", a smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{states}"),
             ),
