@@ -155,7 +155,8 @@ fn derivatives_are_differences(
     arrays: &Arrays,
     compared: &Compared,
 ) -> Result<(), TestCaseError> {
-    // The derivatives of GSPO and GMPO count on the response's tokens being treated alike.
+    // The derivatives of GSPO and GMPO count on the response's tokens being treated alike; else
+    // they are GSPO-token's (docs/reference/objectives.md).
     if matches!(settings.loss, Loss::Gspo | Loss::Gmpo) {
         settings.entropy_mask_fraction = None;
         settings.methods = Methods::default();

@@ -50,14 +50,21 @@ fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
 
 #[test]
 fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
-    let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
+    let mut arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
+    arrays.old_logprobs[1] -= 0.1;
+    // A masked token bears nothing, also where the ratio is the whole response's.
+    for loss in Loss::ALL {
+        let plain = ObjectiveSettings { loss, ..Default::default() };
+        let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.3), ..plain.clone() };
+        let [plain, masked] = [plain, settings].map(|s| objective(&s, &arrays.minibatch()));
+        for t in 0..6 {
+            let kept = arrays.entropies[t] >= 1.5;
+            assert_eq!(masked.d_logprobs[t], if kept { plain.d_logprobs[t] } else { 0.0 });
+        }
+    }
     let plain = objective(&ObjectiveSettings::default(), &arrays.minibatch());
     let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.3), ..Default::default() };
     let masked = objective(&settings, &arrays.minibatch());
-    for t in 0..6 {
-        let kept = arrays.entropies[t] >= 1.5;
-        assert_eq!(masked.d_logprobs[t], if kept { plain.d_logprobs[t] } else { 0.0 });
-    }
     assert_eq!(masked.d_entropies, plain.d_entropies);
     let Statistics { methods, method_gradient_share, .. } = &masked.statistics;
     assert_eq!(
