@@ -1,7 +1,9 @@
 use super::super::check::check;
 use super::super::tree;
 use super::*;
+use isentrope_objective::{Estimator, Loss};
 use isentrope_settings::Field;
+use serde_json::json;
 
 /// Names of other trainers' settings, one a line.
 const TRL: &str = include_str!("names/trl.txt");
@@ -163,6 +165,17 @@ fn what_stands_for_a_value_is_a_recipe() {
                 assert!(is_own || told.contains("here"), "{told}");
             }
         }
+    }
+}
+
+#[test]
+fn notes_that_list_losses_or_advantages_list_all() {
+    let note = |name| &value(name, |key| key == "objective.loss").unwrap().note;
+    for loss in Loss::ALL {
+        assert!(note("dro").contains(&json!(loss).to_string()), "{loss:?}");
+    }
+    for estimator in Estimator::ALL {
+        assert!(note("gdpo").contains(&json!(estimator).to_string()), "{estimator:?}");
     }
 }
 
