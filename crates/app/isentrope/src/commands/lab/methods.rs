@@ -1,4 +1,4 @@
-//! `isentrope lab methods`: what every loss and entropy method would do to the same tokens.
+//! `isentrope lab methods`: what losses and entropy methods would do to the same tokens.
 
 use crate::commands::published;
 use crate::messages;
