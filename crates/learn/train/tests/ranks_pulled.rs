@@ -5,8 +5,8 @@ use crate::support::{location, on_ranks};
 use isentrope_data::TaskName;
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_objective::{
-    Bapo, ClipSchedule, ClipV, Entropic, Estimator, FlexibleClip, Method, Methods, SelfTeacher,
-    SteerWeights,
+    Archer, Bapo, ClipB, ClipSchedule, ClipV, Entropic, Erc, Estimator, FlexibleClip, Method,
+    Methods, RepoR, SelfTeacher, SteerWeights, TargetEntropy,
 };
 use isentrope_ranks::Watch;
 use isentrope_ranks::threads::Faults;
@@ -15,7 +15,7 @@ use isentrope_train::rl::Recipe;
 use isentrope_train::run::Existing;
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -123,6 +123,16 @@ fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
+/// The metrics of methods that are 0 in every step of a run.
+fn idle_methods(dir: &Path) -> Vec<String> {
+    let metrics = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+    let lines: Vec<Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names = lines[lines.len() - 1].as_object().unwrap().keys();
+    let is_idle = |name: &&String| lines[1..].iter().all(|line| line[&**name] == 0.0);
+    names.filter(|name| name.starts_with("method/")).filter(is_idle).cloned().collect()
+}
+
 /// The names of files that two runs do not have alike.
 pub fn differences(a: &Path, b: &Path) -> Vec<String> {
     let (a, b) = (results(a), results(b));
@@ -141,9 +151,13 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
     filtered.objective.covariance.fraction = Some(0.02);
     // The policy's own start, from which the first update takes it away.
     filtered.objective.distillation.teacher = Some(filtered.model.path.clone());
+    filtered.objective.entropy_mask_fraction = Some(0.8);
     // These read all of a minibatch, and one keeps a sum from update to update.
     filtered.objective.methods = Methods {
         steer: Some(SteerWeights::default()),
+        erc: Some(Erc::default()),
+        clip_b: Some(ClipB { mu: 1.0 }),
+        archer: Some(Archer::default()),
         bapo: Some(Bapo::default()),
         entropic: Some(Entropic { high_prob: 0.1, ..Entropic::default() }),
         clip_v: Some(ClipV { mu: 0.5, max_fraction: 0.1 }),
@@ -162,6 +176,10 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
         ..FlexibleClip::default()
     };
     greedy.objective.methods.flexible_clip = Some(flexible);
+    // Its zeta goes from step to step.
+    let target_entropy = Some(TargetEntropy::Nats(0.3));
+    let repo_r = RepoR { zeta: 0.02, target_entropy, ..RepoR::default() };
+    greedy.objective.methods.repo_r = Some(repo_r);
     greedy.objective.distillation.self_teacher = Some(SelfTeacher::Live);
     greedy.objective.distillation.teacher_prompt = Some("{answer}{prompt}".into());
     let mut stopped = recipe();
@@ -182,6 +200,7 @@ fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
     let alone = dirs.path().join("alone");
     let ran = run(recipe, &alone, 1, patient(1), &|_, _, _, _| {});
     assert_eq!((ran.errors, ran.moved), (vec![None], 0.0));
+    assert_eq!(idle_methods(&alone), [""; 0], "{name}: without effect");
     // A busy machine may let a rank finish before another asks.
     for attempt in 0..5 {
         for &(ranks, period) in runs {
