@@ -5,6 +5,7 @@ use crate::training::{
     Bench, assert_resumes, assert_same_results, differences, metrics, results, state, succeed,
 };
 use isentrope_kernels::Isa;
+use serde_json::Value;
 
 #[test]
 fn one_seed_is_one_result_and_another_is_another() {
@@ -28,7 +29,7 @@ fn a_run_of_the_tests_has_surplus_groups_a_moving_coefficient_and_several_update
     let out = bench.run("run", "checkpoint.every=1 checkpoint.keep=9", "");
     let metrics = metrics(&out);
     assert_eq!(metrics.len(), 7, "a line before the first step and one for each");
-    let number = |line: &serde_json::Value, name: &str| line[name].as_f64().unwrap_or(0.0);
+    let number = |line: &Value, name: &str| line[name].as_f64().unwrap_or(0.0);
     for line in &metrics[1..] {
         assert_eq!(number(line, "update/count"), 4.0, "{line}");
         assert!(number(line, "cov/selected") >= 4.0, "{line}");
@@ -58,24 +59,30 @@ fn tight_budget(bench: &Bench, sets: &str) -> f64 {
 
 /// From where nothing can be kept for the backward passes, and no activations from sampling, to
 /// where everything can. Methods read the whole minibatch: STEER divides by its largest Omega,
-/// Clip_V by its deviation.
+/// Clip_B and Clip_V by its deviation, and the mask takes its quantile.
 #[test]
 fn memory_settings_change_nothing() {
     let on_policy =
         "run.steps=2 eval.every=0 rollout.filter=false update.epochs=1 update.prompts=4";
-    let methods = "run.steps=3 eval.every=3 \
-                   objective.methods={steer={weight_min=0.1},clip_v={mu=0.5,max_fraction=0.5}}";
+    let methods = "run.steps=3 eval.every=3 objective.loss=clip \
+                   objective.entropy_mask_fraction=0.8 \
+                   objective.methods={repo_r={zeta=0.5},steer={weight_min=0.1},\
+                   erc={low=0.9,high=1.1},clip_b={mu=1.0},clip_v={mu=0.2,max_fraction=0.5},\
+                   archer={high_entropy_clip_low=0.0,high_entropy_clip_high=0.0}}";
     for (bench, sets, is_cached) in [
         (Bench::train(), methods, false),
         (Bench::sft(), "run.steps=3 eval.every=3", false),
         (Bench::train(), on_policy, true),
     ] {
         let whole = bench.run("whole", sets, "");
-        let has_acted = |metric| {
+        if sets == methods {
             let lines = metrics(&whole);
-            lines[1..].iter().all(|line| line[metric].as_f64().is_some_and(|share| share > 0.0))
-        };
-        assert!(sets != methods || has_acted("method/steer") && has_acted("method/clip_v"));
+            for name in ["repo_r", "steer", "erc", "clip_b", "clip_v", "archer", "entropy_mask"] {
+                let metric = format!("method/{name}");
+                let acts = |line: &Value| line[&metric].as_f64() > Some(0.0);
+                assert!(lines[1..].iter().any(acts), "{name} touches no token");
+            }
+        }
         for tokens in [17, 4096] {
             let set = format!("{sets} memory.micro_batch_tokens={tokens}");
             assert_same_results(&whole, &bench.run(&format!("tokens-{tokens}"), set, ""));
