@@ -126,6 +126,11 @@ impl ShardedGradient {
         if !are_last || (ranks.count() == 1 && !sums.by_layer) {
             return sums.go_back(LayerWeights::of(model, None), passes, None);
         }
+        // Passes alone read weights.
+        let weights = match weights {
+            Some(slice) if ranks.any(!passes.is_empty())? => Some(slice),
+            _ => None,
+        };
         thread::scope(|scope| {
             let backend = &*model.backend;
             let exchange = SliceExchange::start(scope, backend, ranks, Some(slice), weights)?;

@@ -1,6 +1,6 @@
 //! Updates on several ranks, which are threads here, against the same updates on one.
 
-use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
+use crate::learner::{NONE, SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use crate::support::{self, adapted, limits, model};
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, Shard};
@@ -259,6 +259,42 @@ fn weights_that_are_elsewhere_are_not_read_and_a_failure_ends_their_gathering() 
         learner.score(&sequences(&tokens), 1.0).unwrap_err().to_string()
     });
     assert!(errors.iter().all(|error| error.contains("a full disk")), "{errors:?}");
+}
+
+/// An update that no rank has passes for exchanges gradients, and gathers no weights.
+#[test]
+fn weights_are_gathered_for_passes_alone() {
+    let limits = PassLimits { by_layer: true, weights_in_slices: true, ..limits(40) };
+    let sent = on_ranks(2, |world| {
+        let mut learner = learner_within(model("qwen3-untied", 1), Arc::clone(&world), 2, limits);
+        let tokens = tokens();
+        let sequences = sequences(&tokens);
+        let mut backward = |slope: f32| {
+            let (masks, on_policy) = (masks(&sequences), vec![None; sequences.len()]);
+            let batch = UpdateBatch {
+                sequences: &sequences,
+                masks: &masks,
+                idle: &NONE,
+                on_policy: &on_policy,
+                temperature: TEMPERATURE,
+            };
+            let forward = learner.forward(batch).unwrap();
+            let d_logprobs = vec![slope; forward.scores.logprobs.len()];
+            let d_entropies = vec![0.0; d_logprobs.len()];
+            let slopes = Coefficients { d_logprobs, d_entropies, ..Coefficients::default() };
+            let before = world.traffic().sent_bytes;
+            learner.backward(forward, &slopes).unwrap();
+            learner.step(0.0).unwrap();
+            world.traffic().sent_bytes - before
+        };
+        let [with_passes, without] = [1.0, 0.0].map(&mut backward);
+        let trained = learner.model.layout.trained();
+        // The way back reads all but the embedding.
+        let weights = trained.numbers(&*learner.model.backend).skip(trained.groups()[0].len());
+        (with_passes - without, 4 * weights.sum::<usize>() as u64)
+    });
+    let (saved, weights) = (sent[0].0 + sent[1].0, sent[0].1);
+    assert!(saved.abs_diff(weights) < weights / 10, "{saved} of {weights}");
 }
 
 #[test]
