@@ -49,6 +49,11 @@ impl PassLimits {
         if self.by_layer || passes == 0 { vec![passes] } else { vec![1; passes] }
     }
 
+    /// The limits of passes beside tapes of this many bytes.
+    pub fn beside(self, tapes: usize) -> Self {
+        Self { tape_bytes: self.tape_bytes.saturating_sub(tapes), ..self }
+    }
+
     /// Most tokens that may wait between two blocks at once, with no tape, in the memory of tapes.
     pub fn tokens_between_blocks(&self, model: &Model) -> usize {
         self.tape_bytes / model.layout.input_bytes(&*model.backend, 1).max(1)

@@ -300,12 +300,15 @@ impl Learner {
         self.allocate_gradient()?;
         let Self { model, activation_cache, ranks, limits, weights, .. } = self;
         let passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
+        // Passes without a tape wait between blocks in the memory that tapes leave.
+        let tapes = passes.iter().map(|pass| pass.waiting_bytes(model)).sum();
+        let limits = limits.beside(tapes);
         let forward = passes.iter().filter_map(|pass| pass.before_loss(masks));
         let end = |model: &Model, pass: ForwardPass, packed| match pass.keeps_tape() {
             true => ForwardResult::Tape(Box::new(model.end_forward(pass, packed, temperature))),
             false => ForwardResult::Scores(model.end_score(pass, &packed, temperature)),
         };
-        let results = go_forward(model, weights.if_apart(), ranks, limits, forward, end)?;
+        let results = go_forward(model, weights.if_apart(), ranks, &limits, forward, end)?;
         let mut results = results.into_iter();
         // Only now the host waits for the device, which goes from pass to pass without a gap.
         let mut own = Scores::default();

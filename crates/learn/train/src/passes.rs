@@ -34,6 +34,7 @@ pub(crate) struct Pass<'a> {
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// The micro-batch's targets, as a range of the update's.
     pub targets: Range<usize>,
+    pub tokens: usize,
     /// The shard that its sequences belong to.
     pub shard: usize,
     pub strategy: PassStrategy<'a>,
@@ -78,10 +79,11 @@ pub(crate) fn passes<'a>(
         .collect();
     let tapes = limits.tapes(&*model.backend, &model.layout, &sizes);
     let mut passes = Vec::with_capacity(cuts.len());
-    for (Cut { sequences: range, targets, shard, .. }, tape) in cuts.into_iter().zip(tapes) {
-        let on_policy = &on_policy[range.clone()];
+    for (cut, tape) in cuts.into_iter().zip(tapes) {
+        let Cut { sequences: range, targets, tokens, shard, .. } = cut;
+        let (sequences, on_policy) = (&sequences[range.clone()], &on_policy[range]);
         let strategy = PassStrategy::of(on_policy, has_cache, tape);
-        passes.push(Pass { sequences: &sequences[range], on_policy, targets, shard, strategy });
+        passes.push(Pass { sequences, on_policy, targets, tokens, shard, strategy });
     }
     passes
 }
@@ -113,6 +115,13 @@ impl Pass<'_> {
     /// Whether the sampler knows the scores, so that nothing goes forward before the loss.
     pub fn is_known(&self) -> bool {
         matches!(self.strategy, PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_))
+    }
+
+    /// Bytes of the tape that waits for the backward pass; 0 if there is none.
+    pub fn waiting_bytes(&self, model: &Model) -> usize {
+        let PassStrategy::Forward(kind) = self.strategy else { return 0 };
+        let of_token = model.layout.tape_bytes_per_token(&*model.backend, kind);
+        self.tokens * of_token
     }
 
     /// The batch that goes forward before the loss, and the tape that it keeps; none where the
@@ -330,6 +339,33 @@ mod tests {
         let expected = [(3, forward), (1, "score only"), (1, forward)];
         let mixed = [known(None), known(None), None, None, None];
         assert_eq!(strategies(&mixed, cached, 100, usize::MAX), named(&expected));
+    }
+
+    #[test]
+    fn idle_passes_wait_between_blocks_in_the_memory_that_tapes_leave() {
+        let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
+        let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
+        let sequences: Vec<Sequence<'_>> =
+            tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
+        let bytes = |kind| 8 * model.layout.tape_bytes_per_token(&*model.backend, kind);
+        let (all, least) = (bytes(TapeKind::Activations), bytes(TapeKind::BlockInputs));
+        let batch = UpdateBatch {
+            sequences: &sequences,
+            masks: &SamplingMasks::default(),
+            idle: &[false, true, true, false, true],
+            on_policy: &vec![None; 5],
+            temperature: 1.0,
+        };
+        for (tape_bytes, waiting) in [(2 * all + least, 2 * all), (2 * least, 2 * least)] {
+            let slices = PassLimits { by_layer: true, weights_in_slices: true, ..NO_ROOM };
+            let limits = PassLimits { tape_bytes, ..slices };
+            let passes = passes(&batch, &limits, &TrainingRanks::alone(1), &model, false);
+            let tapes: usize = passes.iter().map(|pass| pass.waiting_bytes(&model)).sum();
+            assert_eq!(tapes, waiting);
+            let most = limits.beside(tapes).tokens_between_blocks(&model);
+            let taken = tapes + model.layout.input_bytes(&*model.backend, most);
+            assert!(taken <= tape_bytes && most < limits.tokens_between_blocks(&model));
+        }
     }
 
     #[test]
