@@ -1,10 +1,12 @@
 //! The room that a run's checkpoints need on the disk.
 
 use crate::memory::human;
+use crate::terminal::duration;
 use isentrope_files::names;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes that a disk takes in a second: an assumption, which the plan says.
 const SPEED: f64 = 1e9;
@@ -79,7 +81,7 @@ impl Room {
 fn seconds(bytes: usize) -> String {
     match bytes as f64 / SPEED {
         short if short < 1.0 => "less than 1 s".to_owned(),
-        long => format!("{long:.0} s"),
+        long => duration(Duration::from_secs_f64(long.round())),
     }
 }
 
@@ -123,6 +125,8 @@ mod tests {
         let written = "in runs/a; a rank writes up to 512 MiB of one, in less than 1 s if it has \
                        1 GB/s of a disk (an assumption), in 3 s if all ranks share 1 GB/s";
         assert!(of_ranks.ends_with(written), "{of_ranks}");
+        let large = Room { each: 600 << 30, ..room(20, 0) }.line();
+        assert!(large.contains("written in 10 min 44 s"), "{large}");
         assert_eq!(room(12, 0).warning(), None);
         let said = room(11, 0).warning().unwrap();
         assert!(said.contains("need 12.0 GiB in runs/a, and 11.0 GiB are free"), "{said}");
