@@ -1,12 +1,22 @@
-//! Refuses a run's directory where a model or a recipe is expected.
+//! The default directory of a run, and refusals of a run's directory where a model or a recipe is
+//! expected.
 
 use anyhow::{Context, Result, bail};
-use isentrope_files::names;
+use isentrope_files::{names, parent};
 use isentrope_lab::run_files::{METRICS, RECIPE, VALUES};
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_train::run::word;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The directory of a run whose recipe names none: of `NAME.toml`, and of `recipe.toml` in a folder
+/// NAME, it is `runs/NAME`.
+pub fn default_out(recipe: &Path) -> PathBuf {
+    let is_in_its_folder = recipe.file_name().is_some_and(|name| name == RECIPE);
+    let folder = fs::canonicalize(parent(recipe)).ok().filter(|_| is_in_its_folder);
+    let name = folder.as_deref().and_then(Path::file_name).or(recipe.file_stem());
+    Path::new("runs").join(&*name.unwrap_or_default().to_string_lossy())
+}
 
 /// Refuses the directory of a run, or of its checkpoints, where a model's directory is expected.
 ///
@@ -81,6 +91,23 @@ pub fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_recipe_has_a_directory_of_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("clip-cov");
+        fs::create_dir(&folder).unwrap();
+        let here = std::env::current_dir().unwrap();
+        for (recipe, name) in [
+            (folder.join("recipe.toml"), "clip-cov"),
+            (folder.join("../clip-cov/./recipe.toml"), "clip-cov"),
+            (folder.join("seed-2.toml"), "seed-2"),
+            ("recipe.toml".into(), here.file_name().unwrap().to_str().unwrap()),
+            ("/recipe.toml".into(), "recipe"),
+        ] {
+            assert_eq!(default_out(&recipe), Path::new("runs").join(name), "{}", recipe.display());
+        }
+    }
 
     #[test]
     fn what_is_meant_is_named() {

@@ -23,7 +23,7 @@ use std::time::Duration;
 #[serde(default, deny_unknown_fields)]
 pub struct RunSettings {
     /// Directory of the run: resolved recipe, metrics, responses, checkpoints. Unset: `runs/NAME`
-    /// for a recipe `NAME.toml`.
+    /// for a recipe `NAME.toml`, and for a `recipe.toml` in a folder NAME.
     pub out: Option<PathBuf>,
     /// Seed of everything random: order of the data, sampling, Clip-Cov's draw, initial weights.
     /// One seed gives one result, to the last bit.

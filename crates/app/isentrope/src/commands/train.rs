@@ -15,7 +15,7 @@ use crate::messages;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
-use crate::run_directory::{self, latest_checkpoint, refuse_as_moved};
+use crate::run_directory::{self, default_out, latest_checkpoint, refuse_as_moved};
 use crate::standard_output::print;
 use crate::terminal;
 use crate::trace::{StepTrace, TraceRequest};
@@ -129,9 +129,7 @@ impl RunArguments {
         ranks: &Ranks,
     ) -> Result<(R, RunLocation, Option<String>)> {
         let mut recipe: R = recipe::load(path, &self.set)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let dir =
-            recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
+        let dir = recipe.run_mut().out.get_or_insert_with(|| default_out(path)).clone();
         let key = |set: &String| set.split('=').next().is_some_and(|key| key.trim() == "run.out");
         if !self.set.iter().any(key) {
             refuse_as_moved(path, &dir)?;
