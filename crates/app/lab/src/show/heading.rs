@@ -67,7 +67,7 @@ fn remedy(run: &Run) -> Option<String> {
     is_stopped.then(|| format!("isentrope {command} {} --resume goes on", path.display()))
 }
 
-/// The settings that tell runs apart at a glance: model, objective, seed.
+/// The settings that tell runs apart at a glance: model, objective with its methods, seed.
 fn settings(recipe: &Value) -> Option<String> {
     let mut settings = vec![recipe["model"]["path"].as_str()?.to_owned()];
     let objective = &recipe["objective"];
@@ -75,6 +75,9 @@ fn settings(recipe: &Value) -> Option<String> {
     settings.extend(named.iter().filter_map(|v| Some(v.as_str()?.into())));
     let method = objective["covariance"]["method"].as_str();
     settings.extend(method.filter(|method| *method != "none").map(str::to_owned));
+    // The recipe of a run states all tables, and those that are off as null.
+    let tables = objective["methods"].as_object().into_iter().flatten();
+    settings.extend(tables.filter(|(_, table)| !table.is_null()).map(|(name, _)| name.clone()));
     if recipe.get("sft").is_some() {
         settings.push("supervised".to_owned());
     }

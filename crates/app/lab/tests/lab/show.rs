@@ -253,6 +253,16 @@ fn several_runs_share_plots_and_tables_stand_side_by_side() {
 }
 
 #[test]
+fn the_head_names_the_methods_that_are_on() {
+    let dir = run(1, &rows(1));
+    let recipe = json!({"run": {"seed": 7}, "model": {"path": "a-model"}, "objective": {
+        "loss": "clip", "covariance": {"method": "none"},
+        "methods": {"bapo": {"lower_start": 0.7}, "erc": null, "steer": {}}}});
+    fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
+    has(&page_of(&dir), &["a-model, clip, bapo, steer, seed 7\n"]);
+}
+
+#[test]
 fn a_screen_is_never_higher_or_wider_than_the_terminal() {
     let dir = run(20, &rows(20));
     let runs = [shown(&dir)];
