@@ -281,15 +281,8 @@ fn table(summary: &RunSummary) -> String {
     for last in &summary.last {
         let first =
             summary.first.iter().find(|first| first.name == last.name && summary.last_step > 0);
-        let column = |step: u64| format!("{:>12}", format!("step {step}"));
-        let heads = first.map(|_| column(0)).unwrap_or_default() + &column(summary.last_step);
-        let _ = writeln!(text, "\n{:32}{heads}", format!("  {}", last.name));
-        for (name, value) in rows(last) {
-            let before = first.map(|f| rows(f).into_iter().find(|(n, _)| *n == name));
-            let before =
-                before.map(|b| format!("{:>12}", b.map_or_else(|| "-".into(), |(_, v)| v)));
-            let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
-        }
+        text.push('\n');
+        text += &evaluation_table(first, last, summary.last_step);
     }
     let log = RunLog::open(&summary.directory).ok();
     if summary.step > 0 && log.as_ref().is_some_and(|log| log.has_same_weights(0, summary.step)) {
@@ -386,6 +379,29 @@ fn theory_lines(run: &Path, log: Option<&RunLog>) -> String {
     })
 }
 
+/// A table of the last evaluation, with the first one beside it if there is one. Columns are as
+/// wide as their cells.
+fn evaluation_table(first: Option<&Evaluation>, last: &Evaluation, step: u64) -> String {
+    let head = |step: u64| format!("step {step}");
+    let heads = first.map(|_| head(0)).into_iter().chain([head(step)]).collect();
+    let mut lines: Vec<(String, Vec<String>)> = vec![(format!("  {}", last.name), heads)];
+    for (name, value) in rows(last) {
+        let before = first.map(|first| {
+            let before = rows(first).into_iter().find(|(of_first, _)| *of_first == name);
+            before.map_or_else(|| "-".to_owned(), |(_, value)| value)
+        });
+        lines.push((format!("    {name}"), before.into_iter().chain([value]).collect()));
+    }
+    let names = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+    let column = lines.iter().flat_map(|(_, cells)| cells).map(|cell| cell.width()).max();
+    let column = column.unwrap_or(0);
+    let line = |(name, cells): &(String, Vec<String>)| {
+        let cells: String = cells.iter().map(|cell| format!("  {cell:>column$}")).collect();
+        format!("{name:names$}{cells}\n")
+    };
+    lines.iter().map(line).collect()
+}
+
 fn rows(e: &Evaluation) -> Vec<(String, String)> {
     let percent = |v: f64| format!("{:.1} %", 100.0 * v);
     let judged = |v: Option<f64>| v.map_or_else(|| "n/a".into(), percent);
@@ -457,6 +473,22 @@ mod tests {
         assert_eq!(explained(None), line);
         assert_eq!(explained(Some(46)), line);
         assert_eq!(explained(Some(45)), "    isentrope report runs/x\n      what happened\n");
+    }
+
+    #[test]
+    fn the_table_of_evaluations_stays_whole_on_a_narrow_terminal() {
+        let first = Evaluation { mean: None, majority: Some(0.5), ..evaluation(0.0) };
+        let last = Evaluation { mean: Some(0.125), majority: None, ..evaluation(0.25) };
+        let table = evaluation_table(Some(&first), &last, 100);
+        assert_eq!(messages::fitted(&table, Some(50)), table);
+        let expected = "  set                            step 0  step 100
+    accuracy, mean of samples       n/a    12.5 %
+    maj@4                        50.0 %       n/a
+    entropy, nats per token       1.000     1.000
+    response length, tokens         3.0       3.0
+    could not be judged               -    25.0 %
+";
+        assert_eq!(table, expected);
     }
 
     #[test]
