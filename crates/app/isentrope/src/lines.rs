@@ -199,15 +199,19 @@ impl Line {
         keys.iter().copied().filter(|&key| self.get(key).is_some()).collect()
     }
 
-    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the
-    /// prompts of data sets. If there is a `prompt`, `messages` is the whole chat that begins with
-    /// it, as in SFT data.
-    pub fn prompt(&self) -> Result<Prompt<'_>> {
+    /// The prompt: the chosen column, else `prompt`, `messages` or `tokens`, or else the first
+    /// column that holds the prompts of data sets. If there is a `prompt`, `messages` is the whole
+    /// chat that begins with it, as in SFT data.
+    pub fn prompt<'a>(&'a self, chosen: &'a Option<String>) -> Result<Prompt<'a>> {
         const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
         let own = self.present(&OWN);
-        let has_own = !own.is_empty();
-        let (key, value) = match find(&self.object, &None, PROMPT) {
+        let has_own = chosen.is_none() && !own.is_empty();
+        let (key, value) = match find(&self.object, chosen, PROMPT) {
             Ok(found) if !has_own => found,
+            Err(missing) if chosen.is_some() => {
+                let found = keys_of(&self.object);
+                return Err(self.error(format_args!("{missing}; the line has {found}")));
+            }
             Err(_) if !has_own => {
                 let others = PROMPT.iter().filter(|name| !OWN.contains(name));
                 return Err(self.lacks(&OWN.iter().chain(others).copied().collect::<Vec<_>>()));

@@ -103,6 +103,12 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
         generate(&scratch.lines("chat.jsonl", &[json!({key: chat})]))[0]["tokens"].clone()
     });
     assert_eq!(problem, messages);
+    // A column may be named, also beside one with a usual name.
+    let row = json!({"id": "a", "prompt": "no", "task": {"text": "1+1?"}});
+    let rows = scratch.lines("named.jsonl", &[row]);
+    assert_eq!(generate(&format!("{rows} --prompt-column task.text"))[0], expected[0]);
+    let wrong = isentrope(format!("generate {model} --prompts {rows} --prompt-column text"));
+    failure_saying(wrong, &["named.jsonl:1", "column text is missing", "id, prompt, task"]);
     let published = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../judge/data/tests/fixtures/benchmarks/dapo.parquet");
     assert_eq!(generate(&text(&published)).len(), 12);

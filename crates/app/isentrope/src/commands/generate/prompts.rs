@@ -24,6 +24,9 @@ pub struct PromptArguments {
     /// "data/*.jsonl", a hub id such as openai/gsm8k:main); - is standard input
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
+    /// Column of the prompts, as a recipe's data.columns.prompt
+    #[arg(long, value_name = "COLUMN", requires = "prompts", conflicts_with = "prompt")]
+    prompt_column: Option<String>,
     #[command(flatten)]
     flags: PromptFlags,
     /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last
@@ -134,7 +137,7 @@ impl PromptSource<'_> {
             }
             Prompts::Lines(lines) => {
                 let understand = |(place, line): (usize, &Line)| {
-                    let tokens = match line.prompt()? {
+                    let tokens = match line.prompt(&self.arguments.prompt_column)? {
                         lines::Prompt::Text(prompt) => tokens(place, text(prompt))?,
                         lines::Prompt::Messages(messages) => {
                             tokens(place, Prompt::Chat(messages.to_vec()))?
