@@ -55,6 +55,10 @@ fn ground_truths_and_responses_are_found_under_their_usual_names() {
     let named = [json!({"gold": "8", "target": {"text": "7"}, "response": "8", "mine": "7"})];
     assert_eq!(verdicts(&named, "--gold target.text --response mine"), ["correct"]);
     assert_eq!(verdicts(&right[10..], "--verifier math"), ["correct", "fault"]);
+    let scratch = Scratch::new();
+    let null = scratch.lines("null.jsonl", &[json!({"gold": null, "response": "7"})]);
+    let says = ["null.jsonl:1: column gold is null", "--gold names a key"];
+    failure_saying(isentrope(format!("grade --in {null}")), &says);
     let known = [json!({"data_source": "sums", "gold": 3, "response": "3"})];
     let by_source = "--verifier '{by_data_source = {sums = \"math\"}}'";
     assert_eq!(verdicts(&known, by_source), ["correct"]);

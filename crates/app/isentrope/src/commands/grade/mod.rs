@@ -28,11 +28,11 @@ use totals::Totals;
 /// ground_truth, answer, final_answer, expected_answer, Answer, solution or extra_info.answer; of
 /// programs also the tests, under tests, test_cases, input_output, public_test_cases, test_list,
 /// test and the other columns that docs/guides/data-and-rewards.md lists) and the response
-/// (response, pred, prediction, completion or output). Each output line is the input line with
-/// "verdict", "score", "extracted" (the answer found in the response, or null) and "reason". Totals
-/// follow at the end; where lines say what is "expected" (0, 1, false or true), so does the
-/// agreement with it. For a verifier with batch = "group", lines that follow each other are a group
-/// if they have the same prompt, ground truth, data_source and extra_info.
+/// (response, pred, prediction, completion or output); a null counts as missing. Each output line
+/// is the input line with "verdict", "score", "extracted" (the answer found in the response, or
+/// null) and "reason". Totals follow at the end; where lines say what is "expected" (0, 1, false or
+/// true), so does the agreement with it. For a verifier with batch = "group", lines that follow
+/// each other are a group if they have the same prompt, ground truth, data_source and extra_info.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Grade {
