@@ -62,6 +62,7 @@ impl Backend for Cuda {
                 Some(_) => linear::workspace(self.dtype, outputs),
                 None => 0,
             },
+            Work::AddedInputGradient(inputs, rows) => self.bytes(Role::Activation(rows, inputs)),
             Work::OffloadedMoments(elements) => adamw::workspace(self.piece.min(elements)),
             Work::LinkedSums(elements) => 4 * self.linked_piece.min(elements),
         }

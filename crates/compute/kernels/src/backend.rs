@@ -269,6 +269,19 @@ pub trait Backend: Send + Sync + 'static {
         dx: &mut Buffer,
         tokens: usize,
     );
+    /// `dx += dy W`: the product is finished, then added.
+    fn linear_backward_input_add(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        weights: &Buffer,
+        dx: &mut Buffer,
+        tokens: usize,
+    ) {
+        let mut product = self.buffer(Role::Activation(tokens, shape.inputs));
+        self.linear_backward_input(shape, dy, weights, &mut product, tokens);
+        self.add_rows(&product, dx, tokens);
+    }
     /// `dW += dy^T x`, packed; the sums continue from `dw`.
     fn linear_backward_weight(
         &self,

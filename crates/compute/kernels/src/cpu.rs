@@ -125,6 +125,7 @@ impl Backend for Cpu {
             Work::Attention(..)
             | Work::Steps(..)
             | Work::LinearSums(_)
+            | Work::AddedInputGradient(..)
             | Work::OffloadedMoments(_)
             | Work::LinkedSums(_) => 0,
         }
@@ -239,7 +240,21 @@ impl Backend for Cpu {
     ) {
         let (dy, dx) =
             (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
-        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, tokens);
+        let to = Destination::Replace;
+        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
+    }
+    fn linear_backward_input_add(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        weights: &Buffer,
+        dx: &mut Buffer,
+        tokens: usize,
+    ) {
+        let (dy, dx) =
+            (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
+        let to = Destination::Add;
+        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
     }
     fn linear_backward_weight(
         &self,

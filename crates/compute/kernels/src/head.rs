@@ -584,6 +584,7 @@ pub(crate) fn backward(
             logits,
             weights,
             dx,
+            Destination::Replace,
             rows,
             first > 0,
         );

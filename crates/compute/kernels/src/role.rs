@@ -89,6 +89,9 @@ pub enum Work {
     /// Sums of linear layers before a bias or a residual is added, whatever the batch: the most
     /// outputs of a layer.
     LinearSums(usize),
+    /// [`linear_backward_input_add`](crate::Backend::linear_backward_input_add): inputs of the
+    /// layer, and rows.
+    AddedInputGradient(usize, usize),
     /// [`adamw`](crate::Backend::adamw) with [offloaded](Role::OffloadedMoment) moments: their
     /// elements.
     OffloadedMoments(usize),

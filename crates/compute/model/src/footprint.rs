@@ -163,9 +163,11 @@ impl Layout {
             let routes = router.chosen * ROUTE_BYTES + ENTROPY_BYTES;
             4 * row(self.shapes.hidden) + sums + of_expert + of_router + routes
         });
-        // An adapter's branch on the way back: the gradient of its input, A x and its gradient.
-        let adapter =
-            self.adapter.as_ref().map_or(0, |of| row(of.widest_input()) + 2 * row(of.most_ranks()));
+        // An adapter's branch on the way back: A x, its gradient, and that of its input.
+        let adapter = self.adapter.as_ref().map_or(0, |of| {
+            let added = backend.workspace(Work::AddedInputGradient(of.widest_input(), 1));
+            2 * row(of.most_ranks()) + added
+        });
         // A block's internals, their gradients, and the keys and values of one layer.
         let cache = cache_bytes_per_position(backend, self.cache(1, 1));
         2 * block + rows + attention.max(delta) + cache + adapter + experts

@@ -11,6 +11,7 @@ properties!(
     layers_equal_their_scalar_sums,
     forward,
     backward,
+    an_added_input_gradient_has_the_bits_of_both_operations,
     no_tokens_change_nothing,
     without_inputs_outputs_are_the_bias,
     packing_is_undone_by_unpacking
@@ -191,6 +192,22 @@ fn backward(trial: &Trial) {
             let what = format!("{what} of {shape:?}, {tokens} tokens");
             assert_close_to(&what, &got, &want, walk(steps), tolerance);
         }
+    }
+}
+
+fn an_added_input_gradient_has_the_bits_of_both_operations(trial: &Trial) {
+    let device = &trial.device();
+    for (shape, tokens) in shapes_and_tokens() {
+        let layer = Layer::new(device, shape, tokens);
+        let role = layer.x_role();
+        let dy = device.upload(layer.y_role(), &layer.dy);
+        let (weights, mut product) = (layer.weights(), device.blank(role));
+        let [mut added, mut want] = [(); 2].map(|()| device.upload(role, &layer.x));
+        device.linear_backward_input_add(shape, &dy, &weights, &mut added, tokens);
+        device.linear_backward_input(shape, &dy, &weights, &mut product, tokens);
+        device.add_rows(&product, &mut want, tokens);
+        let [added, want] = [added, want].map(|buffer| device.download(role, &buffer));
+        assert_bits(&format!("dx of {shape:?}, {tokens} tokens"), &added, &want);
     }
 }
 

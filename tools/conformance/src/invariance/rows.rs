@@ -78,6 +78,8 @@ fn operate_with(
     let bias = device.upload_noise(weights(Kind::Vector(outputs)), 4);
     device.linear(shape, &x, &packed, Some(&bias), &mut y, n);
     device.linear_backward_input(shape, &dy, &packed, &mut dx, n);
+    let mut dx_added = part(21, inputs);
+    device.linear_backward_input_add(shape, &dy, &packed, &mut dx_added, n);
     let (dw_role, db_role) = (gradient(shape), vector_gradient(outputs));
     let mut dw = sum(0, dw_role);
     device.linear_backward_weight(shape, &dy, &x, &mut dw, n);
@@ -148,6 +150,7 @@ fn operate_with(
         outputs: vec![
             ("linear", outputs, get(&y, outputs)),
             ("linear_backward_input", inputs, get(&dx, inputs)),
+            ("linear_backward_input_add", inputs, get(&dx_added, inputs)),
             ("rms_norm", inputs, get(&normed, inputs)),
             ("rms_norm_backward", inputs, get(&d_norm, inputs)),
             ("rope", inputs, get(&turned, inputs)),

@@ -1,23 +1,24 @@
 //! `dx = dy W`.
 
-use super::{Grid, Linear, PANEL, REDUCTION_BLOCK, ROW_BLOCK};
+use super::{Destination, Grid, Linear, PANEL, REDUCTION_BLOCK, ROW_BLOCK};
 use crate::buffer::Scratch;
 use crate::simd::{Kernel, LANES, Simd};
 use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
 use std::ops::Range;
 
-/// `dx = dy W`: one chain over the outputs in ascending order. `dy: [tokens, outputs]`,
-/// `dx: [tokens, inputs]`.
+/// `dx = dy W`, or `dx += dy W`: one chain over the outputs in ascending order.
+/// `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
 pub(crate) fn backward_input(
     workers: &Workers,
     shape: Linear,
     dy: &[f32],
     weights: &[f32],
     dx: &mut [f32],
+    to: Destination,
     tokens: usize,
 ) {
-    backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
+    backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, to, tokens, false);
 }
 
 /// The part of the chains over the outputs of `panels`; they continue from `dx` if `resume`.
@@ -29,6 +30,7 @@ pub(crate) fn backward_input_columns(
     dy: &[f32],
     weights: &[f32],
     dx: &mut [f32],
+    to: Destination,
     tokens: usize,
     resume: bool,
 ) {
@@ -51,6 +53,7 @@ pub(crate) fn backward_input_columns(
                 dy_stride: columns,
                 weights,
                 dx: dx.start().add(rows.start * shape.inputs),
+                to,
                 rows: rows.len(),
                 resume,
             });
@@ -68,6 +71,7 @@ struct BackwardInputBlock<'a> {
     dy_stride: usize,
     weights: &'a [f32],
     dx: *mut f32,
+    to: Destination,
     rows: usize,
     resume: bool,
 }
@@ -81,6 +85,9 @@ impl Kernel for BackwardInputBlock<'_> {
         let inputs = self.shape.inputs;
         // W transposed, block by block: `[outputs, 64 inputs]`.
         let mut block = Scratch::new(REDUCTION_BLOCK * PANEL);
+        // Partial sums wait in `dx` itself, or beside it if finished sums are added to `dx`.
+        let aside = self.to == Destination::Add && self.panels.len() > PANELS;
+        let mut partial = vec![0.0f32; if aside { self.rows * PANEL } else { 0 }];
         for cut in self.cut {
             let first_input = cut * PANEL;
             let columns = (inputs - first_input).min(PANEL);
@@ -97,14 +104,17 @@ impl Kernel for BackwardInputBlock<'_> {
                 }
                 // SAFETY: `backward_input_columns` checked that dy and dx cover these extents.
                 unsafe {
+                    let dx = self.dx.add(first_input);
+                    let (c, c_row_stride) =
+                        if aside { (partial.as_mut_ptr(), PANEL) } else { (dx, inputs) };
                     Product {
                         a: self.dy.add((p - self.panels.start) * PANEL),
                         a_row_stride: self.dy_stride,
                         a_step_stride: 1,
                         b: block.as_ptr(),
                         b_step_stride: PANEL,
-                        c: self.dx.add(first_input),
-                        c_row_stride: inputs,
+                        c,
+                        c_row_stride,
                         steps,
                         rows: self.rows,
                         columns,
@@ -113,7 +123,11 @@ impl Kernel for BackwardInputBlock<'_> {
                         } else {
                             Start::Zero
                         },
-                        end: End::Store,
+                        end: if self.to == Destination::Add && end == self.panels.end {
+                            End::AddTo(dx, inputs)
+                        } else {
+                            End::Store
+                        },
                     }
                     .run::<S>();
                 }

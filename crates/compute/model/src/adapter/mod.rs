@@ -328,10 +328,7 @@ impl Model {
         tokens: usize,
     ) {
         if let Some(LowRank { down, a, .. }) = self.low_rank(of) {
-            let b = &*self.backend;
-            let mut more = self.activations(tokens, down.inputs);
-            b.linear_backward_input(down, reduced_gradient, a, &mut more, tokens);
-            b.add_rows(&more, dx, tokens);
+            self.backend.linear_backward_input_add(down, reduced_gradient, a, dx, tokens);
         }
     }
 }
