@@ -17,7 +17,7 @@ use isentrope_trace::operation;
 pub struct BackwardPass<'r> {
     blocks: BlockSource<'r>,
     /// The number of blocks that are still to come: the next is the last of them.
-    blocks_to_come: usize,
+    pub(crate) blocks_to_come: usize,
     /// The inputs, `[tokens]`.
     tokens: Vec<u32>,
     pub(crate) rows: Rows,

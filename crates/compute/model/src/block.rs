@@ -322,13 +322,14 @@ impl Model {
     }
 
     /// Turns the pass's `dx`, the gradient of the block's output, into the gradient of its `input`,
-    /// and adds to the gradients of the trained weights.
+    /// and adds to the gradients of the trained weights. Below the first block nothing needs `dx`
+    /// beside an adapter, and it stays unfinished.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,
         input: &Buffer,
         internals: Internals<Buffer>,
-        BackwardPass { rows, dx, routers, .. }: &mut BackwardPass<'_>,
+        BackwardPass { blocks_to_come, rows, dx, routers, .. }: &mut BackwardPass<'_>,
         gradient: &mut Gradient,
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
@@ -423,6 +424,9 @@ impl Model {
         let reduced = reduced.as_ref();
         let read = normed.as_ref().unwrap_or(input);
         self.project_backward_weight(&block.qkv, read, &d_qkv, reduced, gradient, tokens);
+        if *blocks_to_come == 0 && self.layout.adapter.is_some() {
+            return;
+        }
         let mut d_normed = normed.unwrap_or_else(|| self.activations(tokens, s.hidden));
         self.project_backward_input(&block.qkv, &d_qkv, reduced, &mut d_normed, tokens);
         self.add_input_gradient(norms.input, input, &d_normed, dx, gradient, tokens);
