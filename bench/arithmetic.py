@@ -50,6 +50,8 @@ def isentrope_steps(args, program, model):
         out = Path(directory) / "run"
         changed = [f"run.out={json.dumps(str(out))}", f"run.steps={args.steps}", f"model.path={json.dumps(model)}"]
         changed += ["eval.every=0", "checkpoint.every=0"]
+        # TRL goes back through every response; with the bonus ours does, too, where a group has no signal.
+        changed += ["objective.entropy_bonus.coefficient=0.001"]
         changed += [f"lora={{rank={args.lora},alpha={2 * args.lora}}}"] if args.lora else []
         command = [program, "train", RECIPE, "--threads", args.threads]
         _, mebibytes = run(command + [word for change in changed for word in ("--set", change)])
