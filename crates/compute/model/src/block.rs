@@ -181,12 +181,14 @@ impl Model {
         self.project(&block.qkv, normed.as_ref().unwrap_or(&stream.x), &mut qkv, tokens);
         drop(normed);
         let mut attended = self.activations(tokens, block.output.shape.inputs);
+        let keeps_attended = self.layout.reads_attended(block);
         let of = match &block.mixer {
             Mixer::Attention(of) => of,
             Mixer::Delta(of) => {
                 self.delta_forward(of, &qkv, rows, states, &mut attended);
                 let output = &block.output;
                 let branch = self.add_branch(output, norm_output, &attended, stream, next, tokens);
+                let attended = keeps_attended.then_some(attended);
                 return AttentionInternals { raw_qkv: None, qkv, gate: None, attended, branch };
             }
         };
@@ -214,6 +216,7 @@ impl Model {
         let gated = gate.as_ref().map(|gate| self.gated(&attended, gate, tokens));
         let read = gated.as_ref().unwrap_or(&attended);
         let branch = self.add_branch(&block.output, norm_output, read, stream, next, tokens);
+        let attended = keeps_attended.then_some(attended);
         AttentionInternals { raw_qkv, qkv, gate, attended, branch }
     }
 
@@ -384,14 +387,18 @@ impl Model {
         let d = d_branch.as_ref().unwrap_or(dx);
         let reduced = self.reduced_gradient(&block.output, d, tokens);
         let reduced = reduced.as_ref();
-        let gated = gate.as_ref().map(|gate| self.gated(&attended, gate, tokens));
-        let read = gated.as_ref().unwrap_or(&attended);
-        self.project_backward_weight(&block.output, read, d, reduced, gradient, tokens);
+        let gated = gate.as_ref().zip(attended.as_ref());
+        let gated = gated.map(|(gate, attended)| self.gated(attended, gate, tokens));
+        if let Some(read) = gated.as_ref().or(attended.as_ref()) {
+            self.project_backward_weight(&block.output, read, d, reduced, gradient, tokens);
+        }
         // The gradient replaces what the product read.
-        let (mut d_attended, attended) = match gated {
-            Some(gated) => (gated, Some(attended)),
+        let (read, attended) = match gated {
+            Some(gated) => (Some(gated), attended),
             None => (attended, None),
         };
+        let mut d_attended =
+            read.unwrap_or_else(|| self.activations(tokens, block.output.shape.inputs));
         self.project_backward_input(&block.output, d, reduced, &mut d_attended, tokens);
         drop(d_branch);
         let d_gate = gate.zip(attended).map(|(mut gate, attended)| {

@@ -3,7 +3,7 @@
 use crate::adapter::AdapterLayout;
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
-use crate::layout::{BlockLayout, Layout, Parameter, ParameterList};
+use crate::layout::{Layout, Parameter, ParameterList};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Router, Work};
@@ -142,8 +142,8 @@ impl Layout {
     /// The rest of [`working_bytes`](Self::working_bytes), for one token.
     pub fn working_bytes_per_token(&self, backend: &dyn Backend) -> usize {
         let row = |features| backend.bytes(Role::Activation(1, features));
-        let block =
-            self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
+        let block = |block| bytes_of(backend, Internals::features(block, &self.shapes));
+        let block = self.blocks.iter().map(block).max().unwrap_or(0);
         let rows =
             (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
@@ -272,20 +272,18 @@ impl Layout {
     fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
         let input = backend.bytes(keep.input_role(1, self.shapes.hidden));
         let block = |(number, block)| match keep.is_whole(number, self.blocks.len()) {
-            true => input + self.internals_bytes(backend, block),
+            true => input + bytes_of(backend, Internals::kept(block, self)),
             false => input,
         };
         // At most all rows of the last block's output are kept.
         let last = backend.bytes(Role::Activation(1, self.shapes.hidden));
         self.blocks.iter().enumerate().map(block).sum::<usize>() + last
     }
+}
 
-    /// Bytes of a block for one token: the internals that its backward pass needs besides its
-    /// input.
-    fn internals_bytes(&self, backend: &dyn Backend, block: &BlockLayout) -> usize {
-        let features = Internals::features(block, &self.shapes).each();
-        features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
-    }
+/// Bytes of a block's internals for one token.
+fn bytes_of(backend: &dyn Backend, features: Internals<usize>) -> usize {
+    features.each().map(|features| backend.bytes(Role::Activation(1, features))).sum()
 }
 
 /// The largest sum of this many numbers in a row.

@@ -1,6 +1,6 @@
 //! Internals of a block's forward pass that its backward pass needs.
 
-use crate::layout::{BlockLayout, Mixer, Mlp, Norms, Shapes};
+use crate::layout::{BlockLayout, Layout, Mixer, Mlp, Norms, Shapes};
 use std::convert::Infallible;
 
 /// Internals of a block, besides its input. Each is a buffer, `[tokens, features]`, or its number
@@ -23,13 +23,22 @@ pub(crate) struct AttentionInternals<T> {
     pub qkv: T,
     /// Gates of attention's output, if it has them.
     pub gate: Option<T>,
-    /// Output of attention, before gates, or of a delta rule.
-    pub attended: T,
+    /// Output of attention, before gates, or of a delta rule. Only gates and a trained product
+    /// behind it need it.
+    pub attended: Option<T>,
     /// Output of the branch before its own norm, if there is one.
     pub branch: Option<T>,
 }
 
 impl Internals<usize> {
+    /// Features in a row of each that the layout's backward pass needs.
+    pub fn kept(block: &BlockLayout, layout: &Layout) -> Self {
+        let mut features = Self::features(block, &layout.shapes);
+        let attended = &mut features.attention.attended;
+        *attended = attended.filter(|_| layout.reads_attended(block));
+        features
+    }
+
     /// Features in a row of each.
     pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
         let attended = block.output.shape.inputs;
@@ -45,7 +54,7 @@ impl Internals<usize> {
             raw_qkv,
             qkv,
             gate,
-            attended,
+            attended: Some(attended),
             branch: branch(block.attention_norms),
         };
         let branch = branch(block.mlp_norms);
@@ -63,7 +72,7 @@ impl<T> Internals<T> {
             raw_qkv: maybe(raw_qkv)?,
             qkv: f(qkv)?,
             gate: maybe(gate)?,
-            attended: f(attended)?,
+            attended: maybe(attended)?,
             branch: maybe(branch)?,
         };
         let (middle, gate_up) = (f(self.middle)?, maybe(self.gate_up)?);
@@ -82,21 +91,21 @@ impl<T> Internals<T> {
         let optional = [
             own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut()),
             own.gate.as_ref().zip(others.gate.as_mut()),
+            own.attended.as_ref().zip(others.attended.as_mut()),
             own.branch.as_ref().zip(others.branch.as_mut()),
             self.branch.as_ref().zip(other.branch.as_mut()),
             self.gate_up.as_ref().zip(other.gate_up.as_mut()),
         ];
-        optional.into_iter().flatten().chain([
-            (&own.qkv, &mut others.qkv),
-            (&own.attended, &mut others.attended),
-            (&self.middle, &mut other.middle),
-        ])
+        optional
+            .into_iter()
+            .flatten()
+            .chain([(&own.qkv, &mut others.qkv), (&self.middle, &mut other.middle)])
     }
 
     /// All of them.
     pub fn each(self) -> impl Iterator<Item = T> {
         let AttentionInternals { raw_qkv, qkv, gate, attended, branch } = self.attention;
-        let optional = [raw_qkv, gate, branch, self.branch, self.gate_up].into_iter().flatten();
-        optional.chain([qkv, attended, self.middle])
+        let optional = [raw_qkv, gate, attended, branch, self.branch, self.gate_up];
+        optional.into_iter().flatten().chain([qkv, self.middle])
     }
 }

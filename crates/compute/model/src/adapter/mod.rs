@@ -13,7 +13,7 @@ mod merge;
 mod targets;
 
 use crate::Result;
-use crate::layout::{Id, Layout, ParameterList, Projection};
+use crate::layout::{BlockLayout, Id, Layout, Mixer, ParameterList, Projection};
 use crate::model::Model;
 use crate::parameters::Parameters;
 use isentrope_kernels::{Backend, Buffer, Kind, Linear, LowRank, Role, Router};
@@ -138,6 +138,14 @@ impl Layout {
         let rank = Rank { rank: DEFAULT_RANK, scale: 1.0 };
         let rank = |module: &str| (!is_of_expert(module)).then_some(rank);
         Self { adapter: AdapterLayout::new(self, rank), ..self.clone() }
+    }
+
+    /// Whether the backward pass reads the output of a block's attention: gates behind it do, and
+    /// the product behind it if that is trained.
+    pub(crate) fn reads_attended(&self, block: &BlockLayout) -> bool {
+        let is_gated = matches!(&block.mixer, Mixer::Attention(of) if of.is_gated);
+        let of = block.output.number;
+        is_gated || self.adapter.as_ref().is_none_or(|adapter| adapter.pairs[of].is_some())
     }
 }
 
