@@ -15,7 +15,7 @@ use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, DeviceLinks, Draw, Drawn,
     DrawnTokens, EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores,
     HeadStatistics, HostBatch, HybridOperations, Kind, Linear, LowRank, OutOfMemory, QueuedDraws,
-    ReplayKey, RmsNorm, Role, SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
+    ReplayKey, RmsNorm, Role, SamplingMasks, SplitWeights, TeacherRows, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,7 +48,10 @@ impl Backend for Cuda {
     fn workspace(&self, work: Work) -> usize {
         match work {
             Work::Head(shape, rows) => head::workspace(self.dtype, self.logits_blocks, shape, rows),
-            Work::Statistics(rows) => head::statistics_bytes(rows),
+            Work::TaughtHead(shape, rows) => {
+                head::taught_workspace(self.dtype, self.logits_blocks, shape, rows)
+            }
+            Work::Statistics(rows) | Work::TeacherStatistics(rows) => head::statistics_bytes(rows),
             Work::Attention(shape, positions) => splits::workspace(self.dtype, shape, positions),
             Work::AttentionGradient(shape, positions) => {
                 attention::gradient_workspace(self.dtype, shape, positions)
@@ -435,6 +438,7 @@ impl Backend for Cuda {
         targets: DeviceIndex,
         masks: Arc<SamplingMasks>,
         temperature: f32,
+        teacher: Option<TeacherRows<'_>>,
     ) -> HeadStatistics {
         HeadStatistics::new(self.head_forward(
             shape,
@@ -443,10 +447,14 @@ impl Backend for Cuda {
             targets.into_own(),
             &masks,
             temperature,
+            teacher,
         ))
     }
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
         self.read_scores(statistics.of_mut())
+    }
+    fn divergences(&self, statistics: &HeadStatistics) -> Vec<f32> {
+        self.read_divergences(statistics.of())
     }
     fn head_backward(
         &self,
@@ -457,6 +465,7 @@ impl Backend for Cuda {
         d_logprobs: &[f32],
         d_entropies: &[f32],
         d_log_masses: &[f32],
+        taught: Option<(TeacherRows<'_>, &[f32])>,
         dx: &mut Buffer,
         dw: Option<&mut Buffer>,
     ) {
@@ -466,6 +475,7 @@ impl Backend for Cuda {
             weights.of(),
             statistics.of(),
             [d_logprobs, d_entropies, d_log_masses],
+            taught,
             dx.of_mut(),
             dw.as_deref().map(Buffer::of),
         );

@@ -355,9 +355,15 @@ catalog! {
         // logits, temperature, targets, kept, kept's starts, statistics, slopes, vocabulary, first
         // row, all rows.
         one HEAD_SLOPES "head_slopes" (P, f32, P, P, P, P, P, N, N, N);
+        // logits, teacher's logits, temperature, statistics, teacher's statistics, vocabulary,
+        // first row, all rows.
+        one HEAD_DIVERGENCES "head_divergences" (P, P, f32, P, P, N, N, N);
         // logits, gradient, statistics, targets, kept, kept's starts, coefficients, temperature,
         // rows, first token, columns, stride.
         pair LOGIT_GRADIENT "logit_gradient" (P, P, P, P, P, P, P, f32, N, N, N, N);
+        // logits, teacher's logits, gradient, statistics, teacher's statistics, then as above.
+        pair TAUGHT_LOGIT_GRADIENT "taught_logit_gradient"
+            (P, P, P, P, P, P, P, P, P, f32, N, N, N, N);
     }
     SAMPLE "draw.cu" {
         // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary, first draw, all

@@ -4,17 +4,20 @@
 //! vocabulary on the way back.
 
 use crate::buffer::CudaBuffer;
-use crate::catalog::{HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS};
+use crate::catalog::{
+    HEAD_DIVERGENCES, HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS, TAUGHT_LOGIT_GRADIENT,
+};
 use crate::cuda::{Cuda, lines};
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer, word};
 use crate::linear::{Direction, Matrix};
 use crate::logits_blocks::LogitsBlocks;
-use crate::parts::{Purpose, Rows, SUM_BLOCK};
+use crate::parts::{Parts, Purpose, Rows, SUM_BLOCK};
 use crate::pool::Block;
 use crate::uploaded::Uploaded;
-use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
+use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks, TeacherRows};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Values of a row's statistics.
@@ -28,6 +31,8 @@ pub struct CudaStatistics {
     /// Maximum, logarithm of the sum, entropy, log-prob and log-mass, `[5, rows]`.
     numbers: Block,
     kept: Option<UploadedMasks>,
+    /// A teacher's numbers likewise, with the reverse KL in the place of the log-mass.
+    teacher: Option<Block>,
 }
 
 /// The tokens that masks keep, on the device.
@@ -66,7 +71,19 @@ pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows:
     forward.max(backward)
 }
 
-/// Bytes of the statistics of `rows` rows.
+/// Bytes of the head and its gradient with a teacher's logits beside the policy's.
+pub(crate) fn taught_workspace(
+    dtype: Dtype,
+    blocks: LogitsBlocks,
+    shape: Linear,
+    rows: usize,
+) -> usize {
+    let forward = blocks.rows(shape, rows).min(rows).saturating_mul(shape.outputs);
+    let backward = rows.saturating_mul(1 + blocks.columns(shape, rows));
+    workspace(dtype, blocks, shape, rows).saturating_add(forward.max(backward).saturating_mul(4))
+}
+
+/// Bytes of the statistics of `rows` rows, the policy's or a teacher's.
 pub(crate) fn statistics_bytes(rows: usize) -> usize {
     rows.saturating_mul(NUMBERS * 4)
 }
@@ -95,7 +112,7 @@ impl Cuda {
     }
 
     /// Statistics of rows of hidden states. Calls `also` with each block of logits, and with its
-    /// first row and its number of rows.
+    /// first row and its number of rows; then the memory of the parts is free.
     #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     fn rows_of_head(
         &self,
@@ -105,13 +122,13 @@ impl Cuda {
         targets: CudaIndex,
         masks: &SamplingMasks,
         temperature: f32,
-        also: impl Fn(&CudaStatistics, Pointer, usize, usize),
+        also: impl Fn(&CudaStatistics, Pointer, &Parts, Range<usize>),
     ) -> CudaStatistics {
         let rows = targets.len();
         targets.check(shape.outputs, "there is no token");
         let kept = self.upload_kept(masks, rows, shape.outputs);
         let numbers = self.scratch(statistics_bytes(rows));
-        let statistics = CudaStatistics { targets, temperature, numbers, kept };
+        let statistics = CudaStatistics { targets, temperature, numbers, kept, teacher: None };
         let block = self.logits_blocks.rows(shape, rows);
         let logits = self.scratch(4 * block.min(rows) * shape.outputs);
         let parts = self.parts(Purpose::Statistics, shape.outputs, block.min(rows));
@@ -121,28 +138,54 @@ impl Cuda {
             let count = block.min(rows - first);
             let x = Matrix { start: x.rows_from(first, count, shape.inputs), stride };
             self.logits(shape, 0..shape.outputs, x, weights, logits.at(0), count);
-            self.sum_parts(logits.at(0), &Rows::All(temperature), count, &parts);
             let kept = statistics.kept.as_ref();
-            HEAD_ROWS.launch(
-                &*self.device,
-                Grid::line(count, 32).with_shared(Purpose::Statistics.shared(shape.outputs)),
-                (
-                    logits.at(0),
-                    parts.maxima(),
-                    parts.sums(),
-                    temperature,
-                    statistics.targets.start(),
-                    UploadedMasks::tokens(kept),
-                    UploadedMasks::starts(kept),
-                    statistics.numbers.at(0),
-                    shape.outputs,
-                    first,
-                    rows,
-                ),
+            let numbers = &statistics.numbers;
+            let of_block = first..first + count;
+            self.numbers_of_rows(
+                shape,
+                &statistics,
+                logits.at(0),
+                &parts,
+                of_block.clone(),
+                kept,
+                numbers,
             );
-            also(&statistics, logits.at(0), first, count);
+            also(&statistics, logits.at(0), &parts, of_block);
         }
         statistics
+    }
+
+    /// Computes the numbers of a block's rows from their logits. `kept` has the masks that count.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one kernel")]
+    fn numbers_of_rows(
+        &self,
+        shape: Linear,
+        statistics: &CudaStatistics,
+        logits: Pointer,
+        parts: &Parts,
+        of_block: Range<usize>,
+        kept: Option<&UploadedMasks>,
+        numbers: &Block,
+    ) {
+        let CudaStatistics { targets, temperature, .. } = statistics;
+        self.sum_parts(logits, &Rows::All(*temperature), of_block.len(), parts);
+        HEAD_ROWS.launch(
+            &*self.device,
+            Grid::line(of_block.len(), 32).with_shared(Purpose::Statistics.shared(shape.outputs)),
+            (
+                logits,
+                parts.maxima(),
+                parts.sums(),
+                *temperature,
+                targets.start(),
+                UploadedMasks::tokens(kept),
+                UploadedMasks::starts(kept),
+                numbers.at(0),
+                shape.outputs,
+                of_block.start,
+                targets.len(),
+            ),
+        );
     }
 
     pub(crate) fn head_forward(
@@ -153,8 +196,61 @@ impl Cuda {
         targets: CudaIndex,
         masks: &Arc<SamplingMasks>,
         temperature: f32,
+        teacher: Option<TeacherRows<'_>>,
     ) -> CudaStatistics {
-        self.rows_of_head(shape, x, weights, targets, masks, temperature, |_, _, _, _| ())
+        let Some(teacher) = teacher else {
+            return self.rows_of_head(
+                shape,
+                x,
+                weights,
+                targets,
+                masks,
+                temperature,
+                |_, _, _, _| (),
+            );
+        };
+        assert!(teacher.shape.outputs >= shape.outputs, "a teacher of fewer tokens");
+        let rows = targets.len();
+        let numbers = self.scratch(statistics_bytes(rows));
+        let taught =
+            self.scratch(4 * self.logits_blocks.rows(shape, rows).min(rows) * shape.outputs);
+        let compare = |statistics: &CudaStatistics,
+                       logits: Pointer,
+                       parts: &Parts,
+                       of_block: Range<usize>| {
+            let (first, count) = (of_block.start, of_block.len());
+            let hidden: &CudaBuffer = teacher.hidden.of();
+            let x = Matrix {
+                start: hidden.rows_from(first, count, teacher.shape.inputs),
+                stride: hidden.layout.stride,
+            };
+            let tokens = 0..shape.outputs;
+            self.logits(teacher.shape, tokens, x, teacher.weights.of(), taught.at(0), count);
+            self.numbers_of_rows(shape, statistics, taught.at(0), parts, of_block, None, &numbers);
+            HEAD_DIVERGENCES.launch(
+                &*self.device,
+                Grid::line(count, THREADS).with_shared(word(4 * shape.outputs.div_ceil(SUM_BLOCK))),
+                (
+                    logits,
+                    taught.at(0),
+                    temperature,
+                    statistics.numbers.at(0),
+                    numbers.at(0),
+                    shape.outputs,
+                    first,
+                    rows,
+                ),
+            );
+        };
+        let statistics = self.rows_of_head(shape, x, weights, targets, masks, temperature, compare);
+        CudaStatistics { teacher: Some(numbers), ..statistics }
+    }
+
+    /// Reads the reverse KL of each row; nothing without a teacher.
+    pub(crate) fn read_divergences(&self, statistics: &CudaStatistics) -> Vec<f32> {
+        let rows = statistics.targets.len();
+        let read = |numbers| self.downloaded::<f32>(numbers, NUMBERS * rows).split_off(4 * rows);
+        statistics.teacher.as_ref().map(read).unwrap_or_default()
     }
 
     /// Reads the scores from statistics.
@@ -178,11 +274,11 @@ impl Cuda {
         let rows = targets.len();
         let slopes = self.scratch(4 * rows);
         let slopes_of =
-            |statistics: &CudaStatistics, logits: Pointer, first: usize, count: usize| {
+            |statistics: &CudaStatistics, logits: Pointer, _: &Parts, of_block: Range<usize>| {
                 let kept = statistics.kept.as_ref();
                 HEAD_SLOPES.launch(
                     &*self.device,
-                    Grid::line(count, THREADS)
+                    Grid::line(of_block.len(), THREADS)
                         .with_shared(word(4 * shape.outputs.div_ceil(SUM_BLOCK))),
                     (
                         logits,
@@ -193,7 +289,7 @@ impl Cuda {
                         statistics.numbers.at(0),
                         slopes.at(0),
                         shape.outputs,
-                        first,
+                        of_block.start,
                         rows,
                     ),
                 );
@@ -214,6 +310,7 @@ impl Cuda {
         weights: &CudaBuffer,
         statistics: &CudaStatistics,
         [d_logprobs, d_entropies, d_log_masses]: [&[f32]; 3],
+        taught: Option<(TeacherRows<'_>, &[f32])>,
         dx: &CudaBuffer,
         dw: Option<&CudaBuffer>,
     ) {
@@ -233,9 +330,17 @@ impl Cuda {
         }
         let mut coefficients = [d_logprobs, d_entropies, d_log_masses].concat();
         coefficients.resize(3 * rows, 0.0);
+        let taught = taught.map(|(teacher, slopes)| {
+            assert_eq!(slopes.len(), rows, "coefficients of other rows");
+            coefficients.extend(slopes);
+            let x = Self::matrix_of(teacher.hidden.of(), rows, teacher.shape.inputs);
+            let numbers = statistics.teacher.as_ref().expect("a teacher whose rows are known");
+            (teacher, x, numbers)
+        });
         let coefficients = self.uploaded(&coefficients);
         let block = self.logits_blocks.columns(shape, rows);
         let logits = self.scratch(4 * rows * block);
+        let of_teacher = taught.is_some().then(|| self.scratch(4 * rows * block));
         // With bf16 the logits' gradient is rounded into memory of its own, and the hidden states'
         // gradient is summed in f32 before it is rounded.
         let is_f32 = self.dtype == Dtype::F32;
@@ -257,24 +362,53 @@ impl Cuda {
                 }
                 None => Matrix { start: logits.at(0), stride: columns.len() },
             };
-            LOGIT_GRADIENT.of(self.dtype).launch(
-                &*self.device,
-                Grid::line(rows, THREADS),
-                (
-                    logits.at(0),
-                    gradient.start,
-                    statistics.numbers.at(0),
-                    statistics.targets.start(),
-                    UploadedMasks::tokens(kept),
-                    UploadedMasks::starts(kept),
-                    coefficients.at(0),
-                    statistics.temperature,
-                    rows,
-                    first,
-                    columns.len(),
-                    gradient.stride,
+            let (numbers, tokens) = (&statistics.numbers, &statistics.targets);
+            let (count, temperature) = (columns.len(), statistics.temperature);
+            let masks = (UploadedMasks::tokens(kept), UploadedMasks::starts(kept));
+            match (&taught, &of_teacher) {
+                (Some((teacher, hidden, its_numbers)), Some(its_logits)) => {
+                    let (weights, to) = (teacher.weights.of(), its_logits.at(0));
+                    self.logits(teacher.shape, columns.clone(), *hidden, weights, to, rows);
+                    TAUGHT_LOGIT_GRADIENT.of(self.dtype).launch(
+                        &*self.device,
+                        Grid::line(rows, THREADS),
+                        (
+                            logits.at(0),
+                            its_logits.at(0),
+                            gradient.start,
+                            numbers.at(0),
+                            its_numbers.at(0),
+                            tokens.start(),
+                            masks.0,
+                            masks.1,
+                            coefficients.at(0),
+                            temperature,
+                            rows,
+                            first,
+                            count,
+                            gradient.stride,
+                        ),
+                    );
+                }
+                _ => LOGIT_GRADIENT.of(self.dtype).launch(
+                    &*self.device,
+                    Grid::line(rows, THREADS),
+                    (
+                        logits.at(0),
+                        gradient.start,
+                        numbers.at(0),
+                        tokens.start(),
+                        masks.0,
+                        masks.1,
+                        coefficients.at(0),
+                        temperature,
+                        rows,
+                        first,
+                        count,
+                        gradient.stride,
+                    ),
                 ),
-            );
+            }
             let direction = Direction::HeadInput(first > 0);
             let part = columns.clone();
             self.input_gradient_part(shape, part, gradient, weights, into, rows, direction);

@@ -7,7 +7,7 @@ use isentrope_cuda::Dtype;
 use isentrope_kernels::{
     Adjustments, Attention, Backend, Buffer, DeltaRule, DeltaWeights, Draw, Gate, Grouped,
     HeadNorms, HeadScores, HostBatch, Kind, Linear, RmsNorm, Role, Router, Run, SamplingMasks,
-    Turn, UpdateSlice,
+    TeacherRows, Turn, UpdateSlice,
 };
 use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::sync::Arc;
@@ -174,7 +174,7 @@ pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     let masks = Arc::new(masks);
     let slopes = backend.entropy_slopes(shape, &x, &weights, targets(), masks.clone(), 0.7).slopes;
     t.push("entropy_slopes", &slopes);
-    let mut statistics = backend.head(shape, &x, &weights, targets(), masks, 0.7);
+    let mut statistics = backend.head(shape, &x, &weights, targets(), masks.clone(), 0.7, None);
     let HeadScores { logprobs, entropies, log_masses } = backend.scores(&mut statistics);
     t.push("log-probs", &logprobs);
     t.push("entropies", &entropies);
@@ -183,12 +183,37 @@ pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     let mut d_hidden = t.rows(28, rows, inputs);
     let mut dw = t.parameter(Role::Gradient, matrix, 7);
     let (hidden, d_weights) = (&mut d_hidden, Some(&mut dw));
-    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, hidden, d_weights);
+    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, None, hidden, d_weights);
     t.push_rows("head_backward", &d_hidden, rows, inputs);
     t.push_numbers("head_backward's dw", matrix, &dw);
     let mut alone = t.rows(28, rows, inputs);
-    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, &mut alone, None);
+    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, None, &mut alone, None);
     t.push_rows("head_backward without dw", &alone, rows, inputs);
+    // A teacher of another width, with more tokens.
+    let its = Linear { inputs: inputs + 3, outputs: outputs + 5 };
+    let hidden = t.rows(29, rows, its.inputs);
+    let its_head = t.parameter(Role::Weight, Kind::Matrix(its), 30);
+    let teacher = TeacherRows { hidden: &hidden, weights: &its_head, shape: its };
+    let statistics = backend.head(shape, &x, &weights, targets(), masks, 0.7, Some(teacher));
+    t.push("divergences", &backend.divergences(&statistics));
+    let (e, mut d_taught) = (noise(31, rows), t.rows(28, rows, inputs));
+    let mut dw = t.parameter(Role::Gradient, matrix, 7);
+    let (taught, d_weights) = (Some((teacher, &e[..])), Some(&mut dw));
+    let d_hidden = &mut d_taught;
+    backend.head_backward(
+        shape,
+        &x,
+        &weights,
+        &statistics,
+        &a,
+        &b,
+        &c,
+        taught,
+        d_hidden,
+        d_weights,
+    );
+    t.push_rows("head_backward with a teacher", &d_taught, rows, inputs);
+    t.push_numbers("head_backward's dw with a teacher", matrix, &dw);
 }
 
 /// Draws of every kind.

@@ -86,7 +86,7 @@ impl Case {
         let (index, masks) = (|| backend.upload_index(&targets), Arc::new(masks));
         let t = self.temperature;
         let slopes = backend.entropy_slopes(shape, &x, &packed, index(), masks.clone(), t).slopes;
-        let mut statistics = backend.head(shape, &x, &packed, index(), masks, t);
+        let mut statistics = backend.head(shape, &x, &packed, index(), masks, t, None);
         let HeadScores { logprobs, entropies, log_masses } = backend.scores(&mut statistics);
         let draw =
             |row: usize, temperature, uniform| Draw::at_temperature(temperature, row, uniform);

@@ -67,6 +67,7 @@ fn an_update_waits_for_its_scores_alone() {
                 idle: &[false; SEQUENCES],
                 on_policy: &on_policy,
                 temperature: 1.0,
+                teacher: None,
             };
             device.take_stalls();
             learner.score(&sequences, 1.0).unwrap();

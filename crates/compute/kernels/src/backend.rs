@@ -51,7 +51,7 @@ use crate::draw::{Draw, Drawn};
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
 use crate::experts::{Router, Routing};
 use crate::glu::Gate;
-use crate::head::{EntropySlopes, HeadScores};
+use crate::head::{EntropySlopes, HeadScores, TeacherRows};
 use crate::linear::{Linear, LowRank};
 use crate::norm::{Grouped, RmsNorm};
 use crate::replay_key::ReplayKey;
@@ -434,7 +434,8 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Computes the distribution over the vocabulary that each row predicts, at a temperature above
     /// 0, for the row's target token and the tokens that its mask keeps. `x: [targets, hidden]`,
-    /// normed.
+    /// normed. With a teacher, also the reverse KL from each row to the teacher's.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     fn head(
         &self,
         shape: Linear,
@@ -443,14 +444,17 @@ pub trait Backend: Send + Sync + 'static {
         targets: DeviceIndex,
         masks: Arc<SamplingMasks>,
         temperature: f32,
+        teacher: Option<TeacherRows<'_>>,
     ) -> HeadStatistics;
     /// Reads the scores of every row; call it once. The statistics then keep what
     /// [`head_backward`](Self::head_backward) needs.
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores;
+    /// Reads the reverse KL of every row, in nats; nothing if there was no teacher.
+    fn divergences(&self, statistics: &HeadStatistics) -> Vec<f32>;
     /// Computes the gradient of a loss from its derivatives by each row's log-prob, entropy and
     /// log-mass, `[targets]`; `d_log_masses` may be empty, for 0. `dx` is replaced, `dw` is added
-    /// to, if it is wanted. `x` and `weights` are the ones that [`head`](Self::head) computed the
-    /// statistics from.
+    /// to, if it is wanted. `x`, `weights` and the teacher are the ones that [`head`](Self::head)
+    /// computed the statistics from; with a teacher come the derivatives by each row's reverse KL.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn head_backward(
         &self,
@@ -461,6 +465,7 @@ pub trait Backend: Send + Sync + 'static {
         d_logprobs: &[f32],
         d_entropies: &[f32],
         d_log_masses: &[f32],
+        taught: Option<(TeacherRows<'_>, &[f32])>,
         dx: &mut Buffer,
         dw: Option<&mut Buffer>,
     );

@@ -13,7 +13,9 @@ use crate::erased::{
 };
 use crate::experts::{self, Router, Routing};
 use crate::glu::{self, Gate};
-use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
+use crate::head::{
+    self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores, Teacher, TeacherRows,
+};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped, RmsNorm};
 use crate::output_gate;
@@ -25,6 +27,12 @@ use crate::simd::Isa;
 use crate::threads::{Threads, Workers};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A teacher's rows in this processor's memory.
+fn teacher_of(teacher: TeacherRows<'_>, rows: usize) -> Teacher<'_> {
+    let TeacherRows { hidden, weights, shape } = teacher;
+    Teacher { shape, x: hidden.cpu().rows(rows, shape.inputs), weights: weights.cpu() }
+}
 
 /// The processor this program runs on.
 pub struct Cpu {
@@ -113,7 +121,9 @@ impl Backend for Cpu {
     fn workspace(&self, work: Work) -> usize {
         match work {
             Work::Head(shape, rows) => bytes_of(head::workspace(shape, rows)),
+            Work::TaughtHead(shape, rows) => bytes_of(head::taught_workspace(shape, rows)),
             Work::Statistics(rows) => CpuStatistics::bytes(rows),
+            Work::TeacherStatistics(rows) => CpuStatistics::teacher_bytes(rows),
             Work::AttentionGradient(shape, positions) => {
                 bytes_of(shape.gradient_workspace().saturating_mul(positions))
             }
@@ -458,18 +468,24 @@ impl Backend for Cpu {
         targets: DeviceIndex,
         masks: Arc<SamplingMasks>,
         temperature: f32,
+        teacher: Option<TeacherRows<'_>>,
     ) -> HeadStatistics {
         let targets: Vec<u32> = targets.into_own();
-        let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
-        HeadStatistics::new(self.logits.with(
-            head::forward_workspace(shape, targets.len()),
-            |logits| {
-                head::forward(&self.workers, shape, x, weights, targets, masks, temperature, logits)
-            },
-        ))
+        let (workers, rows) = (&self.workers, targets.len());
+        let (x, weights) = (x.cpu().rows(rows, shape.inputs), weights.cpu());
+        let teacher = teacher.map(|teacher| teacher_of(teacher, rows));
+        let beside = teacher.map_or(0, |_| head::teacher_forward_workspace(shape, rows));
+        let floats = head::forward_workspace(shape, rows) + beside;
+        let forward = |logits: &mut [f32]| {
+            head::forward(workers, shape, x, weights, targets, masks, temperature, teacher, logits)
+        };
+        HeadStatistics::new(self.logits.with(floats, forward))
     }
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
         statistics.of_mut::<CpuStatistics>().read()
+    }
+    fn divergences(&self, statistics: &HeadStatistics) -> Vec<f32> {
+        statistics.of::<CpuStatistics>().divergences()
     }
     fn head_backward(
         &self,
@@ -480,6 +496,7 @@ impl Backend for Cpu {
         d_logprobs: &[f32],
         d_entropies: &[f32],
         d_log_masses: &[f32],
+        taught: Option<(TeacherRows<'_>, &[f32])>,
         dx: &mut Buffer,
         dw: Option<&mut Buffer>,
     ) {
@@ -487,8 +504,10 @@ impl Backend for Cpu {
         let (x, dx) = (x.cpu().rows(rows, shape.inputs), dx.cpu_mut().rows_mut(rows, shape.inputs));
         let (weights, statistics) = (weights.cpu(), statistics.of());
         let dw = dw.map(|dw| &mut **dw.cpu_mut());
-        let gradient = HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses };
-        self.logits.with(head::backward_workspace(shape, rows), |logits| {
+        let taught = taught.map(|(teacher, slopes)| (teacher_of(teacher, rows), slopes));
+        let beside = taught.map_or(0, |_| head::teacher_backward_workspace(shape, rows));
+        let gradient = HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses, taught };
+        self.logits.with(head::backward_workspace(shape, rows) + beside, |logits| {
             head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
         });
     }

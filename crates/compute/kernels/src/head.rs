@@ -9,7 +9,12 @@
 //! log-probability under the truncated distribution.
 //!
 //! [`EntropySlopes`] says how a step along the gradient of a target's log-prob moves the entropy.
+//!
+//! Beside a teacher's rows ([`TeacherRows`]), also the reverse KL `sum p (ln p - ln q)`, in nats,
+//! where q is the teacher's distribution over the policy's vocabulary. The teacher's logits are
+//! computed again wherever the policy's are, block by block.
 
+use crate::erased::Buffer;
 use crate::linear::{self, Destination, Linear, PANEL};
 use crate::math::{EXP_ZERO, exp, ln};
 use crate::sampling_masks::SamplingMasks;
@@ -20,6 +25,22 @@ use std::sync::Arc;
 
 /// Logits that a CPU holds at a time, in floats.
 pub const LOGITS_BLOCK: usize = 32 << 20;
+
+/// The least log-prob that a teacher is taken to give: finite, so that a token that is impossible
+/// under both adds nothing to the divergence.
+const LEAST_LOGPROB: f32 = -1e30;
+
+/// A teacher's rows in the places of a head's rows.
+#[derive(Clone, Copy)]
+pub struct TeacherRows<'a> {
+    /// The teacher's final hidden states, `[rows, shape.inputs]`, normed.
+    pub hidden: &'a Buffer,
+    /// The teacher's head.
+    pub weights: &'a Buffer,
+    /// The shape of the teacher's head, with at least the outputs of the policy's. Outputs beyond
+    /// these are left out of the teacher's distribution.
+    pub shape: Linear,
+}
 
 /// Summary of the distribution that a row of logits gives at a temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -266,6 +287,102 @@ impl Kernel for ExpectedPull<'_> {
     }
 }
 
+/// A row of a teacher's distribution, and the reverse KL to it.
+#[derive(Clone, Copy, Default)]
+struct TeacherRow {
+    /// The largest `logit / temperature`.
+    max: f32,
+    /// Natural logarithm of the sum of `exp(logit / temperature - max)`.
+    log_sum: f32,
+    /// `sum p (ln p - ln q)`, in nats.
+    divergence: f32,
+}
+
+impl TeacherRow {
+    /// `logits` and `of_teacher` are whole rows over one vocabulary.
+    fn of(
+        isa: Isa,
+        distribution: Distribution,
+        logits: &[f32],
+        of_teacher: &[f32],
+        temperature: f32,
+    ) -> Self {
+        let Distribution { max, log_sum, .. } = Distribution::of(isa, of_teacher, temperature);
+        let teacher = Self { max, log_sum, divergence: 0.0 };
+        assert_eq!(logits.len(), of_teacher.len());
+        let kernel = Divergence { distribution, teacher, logits, of_teacher, temperature };
+        // SAFETY: both rows have one length; the backend's instruction set is available.
+        let divergence = unsafe { isa.run(kernel) } as f32;
+        Self { divergence, ..teacher }
+    }
+
+    /// Log-probs of the teacher's tokens with these logits.
+    #[inline(always)]
+    unsafe fn logprobs<S: Simd>(self, logits: S::V, temperature: S::V) -> S::V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let z = S::sub(S::div(logits, temperature), S::splat(self.max));
+            S::max(S::splat(LEAST_LOGPROB), S::sub(z, S::splat(self.log_sum)))
+        }
+    }
+}
+
+struct Divergence<'a> {
+    distribution: Distribution,
+    teacher: TeacherRow,
+    logits: &'a [f32],
+    of_teacher: &'a [f32],
+    temperature: f32,
+}
+
+impl Divergence<'_> {
+    /// `p (ln p - ln q)` of each lane.
+    #[inline(always)]
+    unsafe fn terms<S: Simd>(&self, logits: S::V, of_teacher: S::V) -> S::V {
+        let Distribution { max, log_sum, .. } = self.distribution;
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let temperature = S::splat(self.temperature);
+            let z = S::div(logits, temperature);
+            let logp = S::sub(S::sub(z, S::splat(max)), S::splat(log_sum));
+            let logp = S::max(S::splat(EXP_ZERO), logp);
+            let logq = self.teacher.logprobs::<S>(of_teacher, temperature);
+            S::mul(exp::<S>(logp), S::sub(logp, logq))
+        }
+    }
+}
+
+impl Kernel for Divergence<'_> {
+    type Output = f64;
+
+    /// The sum of the terms, in blocks as in [`Reduce`].
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> f64 {
+        let mut sum = 0.0;
+        let blocks = self.logits.chunks(SUM_BLOCK).zip(self.of_teacher.chunks(SUM_BLOCK));
+        for (block, of_teacher) in blocks {
+            let (whole, rest) = block.as_chunks::<LANES>();
+            let (whole_of_teacher, rest_of_teacher) = of_teacher.as_chunks::<LANES>();
+            // Lanes beyond the end hold a token that the policy never draws, whose term is 0.
+            let (mut padded, mut of_padded) = ([f32::NEG_INFINITY; LANES], [0.0; LANES]);
+            padded[..rest.len()].copy_from_slice(rest);
+            of_padded[..rest.len()].copy_from_slice(rest_of_teacher);
+            let last = (!rest.is_empty()).then_some((&padded, &of_padded));
+            // SAFETY: reads are of arrays of 16; the caller vouches for the instruction set.
+            unsafe {
+                let mut of_block = S::splat(0.0);
+                for (lanes, of_teacher) in whole.iter().zip(whole_of_teacher).chain(last) {
+                    let (logits, of_teacher) =
+                        (S::load(lanes.as_ptr()), S::load(of_teacher.as_ptr()));
+                    of_block = S::add(of_block, self.terms::<S>(logits, of_teacher));
+                }
+                sum += f64::from(S::sum(of_block));
+            }
+        }
+        sum
+    }
+}
+
 /// The head's results for each row, in nats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadScores {
@@ -301,12 +418,25 @@ pub struct CpuStatistics {
     masks: Arc<SamplingMasks>,
     /// Log-mass of each mask; empty without masks.
     log_masses: Vec<f32>,
+    /// The teacher's part of each row; empty without a teacher.
+    teacher: Vec<TeacherRow>,
 }
 
 impl CpuStatistics {
-    /// Bytes for `rows` rows once the log-probs have been read, without the targets.
+    /// Bytes for `rows` rows once the log-probs have been read, without the targets and the
+    /// teacher's part.
     pub(crate) fn bytes(rows: usize) -> usize {
         rows.saturating_mul(size_of::<Distribution>())
+    }
+
+    /// Bytes of the teacher's part.
+    pub(crate) fn teacher_bytes(rows: usize) -> usize {
+        rows.saturating_mul(size_of::<TeacherRow>())
+    }
+
+    /// The reverse KL of each row.
+    pub(crate) fn divergences(&self) -> Vec<f32> {
+        self.teacher.iter().map(|row| row.divergence).collect()
     }
 
     /// Log-prob of each target, which is taken out, entropy of each row, and log-mass of each mask.
@@ -317,8 +447,36 @@ impl CpuStatistics {
     }
 }
 
-/// Log-probability, entropy and distribution of each row, and the probability that its mask keeps.
-/// `x: [rows, hidden]` (already normed).
+/// A teacher's rows as [`TeacherRows`] has them, in the processor's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Teacher<'a> {
+    pub shape: Linear,
+    pub x: &'a [f32],
+    pub weights: &'a [f32],
+}
+
+impl Teacher<'_> {
+    /// Floats of a row of [`logits`](Self::logits).
+    fn width(&self, panels: &Range<usize>) -> usize {
+        (panels.end * PANEL).min(self.shape.outputs) - panels.start * PANEL
+    }
+
+    /// Logits of some of its rows over these panels, `[rows, width]`.
+    fn logits(
+        &self,
+        workers: &Workers,
+        panels: Range<usize>,
+        rows: Range<usize>,
+        logits: &mut [f32],
+    ) {
+        let (to, x) = (Destination::Replace, &self.x[rows.start * self.shape.inputs..]);
+        let (shape, weights, count) = (self.shape, self.weights, rows.len());
+        linear::forward_columns(workers, shape, panels, x, weights, None, logits, to, count);
+    }
+}
+
+/// Log-probability, entropy and distribution of each row, and the probability that its mask keeps;
+/// with a teacher, the reverse KL to it. `x: [rows, hidden]` (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn forward(
     workers: &Workers,
@@ -328,9 +486,11 @@ pub(crate) fn forward(
     targets: Vec<u32>,
     masks: Arc<SamplingMasks>,
     temperature: f32,
+    teacher: Option<Teacher<'_>>,
     logits: &mut [f32],
 ) -> CpuStatistics {
-    forward_with(workers, shape, x, weights, targets, masks, temperature, logits, |_, _| ())
+    let ignore = |_: Isa, _: HeadRow<'_>| ();
+    forward_with(workers, shape, x, weights, targets, masks, temperature, teacher, logits, ignore)
 }
 
 /// A row of the head, as [`forward_with`] passes it on.
@@ -354,18 +514,22 @@ fn forward_with(
     targets: Vec<u32>,
     masks: Arc<SamplingMasks>,
     temperature: f32,
+    teacher: Option<Teacher<'_>>,
     logits: &mut [f32],
     also: impl Fn(Isa, HeadRow<'_>) + Sync,
 ) -> CpuStatistics {
     let rows = targets.len();
     check_operands(shape, x, &targets, &masks, logits);
+    assert!(teacher.is_none_or(|teacher| teacher.shape.outputs >= shape.outputs));
     let mut logprobs = vec![0.0; rows];
     let mut distributions = vec![Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 }; rows];
     let mut log_masses = vec![0.0; if masks.is_whole() { 0 } else { rows }];
+    let mut of_teacher = vec![TeacherRow::default(); if teacher.is_none() { 0 } else { rows }];
+    let out_t = Shared::of(&mut of_teacher);
     let (out_p, out_d) = (Shared::of(&mut logprobs), Shared::of(&mut distributions));
     let out_m = Shared::of(&mut log_masses);
     let isa = workers.isa;
-    each_row(workers, shape, x, weights, rows, logits, |r, row| {
+    each_row(workers, shape, x, weights, rows, teacher, logits, |r, row, taught| {
         let distribution = Distribution::of(isa, row, temperature);
         let logprob = distribution.logprob(row[targets[r] as usize], temperature);
         let tokens = masks.of(r);
@@ -373,17 +537,22 @@ fn forward_with(
             tokens,
             log_mass: distribution.log_mass(isa, row, tokens, temperature),
         });
-        // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked.
+        // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked, and a
+        // teacher's row for each if there is a teacher.
         unsafe {
             *out_p.start().add(r) = logprob;
             *out_d.start().add(r) = distribution;
             if let Some(Truncated { log_mass, .. }) = truncated {
                 *out_m.start().add(r) = log_mass;
             }
+            if let Some(taught) = taught {
+                *out_t.start().add(r) = TeacherRow::of(isa, distribution, row, taught, temperature);
+            }
         }
         also(isa, HeadRow { number: r, logits: row, distribution, logprob, truncated });
     });
-    CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
+    let teacher = of_teacher;
+    CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses, teacher }
 }
 
 /// The scores of [`forward`] for each row, and the slope of its entropy. `x: [rows, hidden]`
@@ -413,7 +582,7 @@ pub(crate) fn entropy_slopes(
         }
     };
     let mut statistics =
-        forward_with(workers, shape, x, weights, targets, masks, temperature, logits, slope);
+        forward_with(workers, shape, x, weights, targets, masks, temperature, None, logits, slope);
     EntropySlopes { scores: statistics.read(), slopes }
 }
 
@@ -430,25 +599,33 @@ fn check_operands(
     assert!((0..masks.len()).all(|r| masks.of(r).iter().all(|&t| (t as usize) < shape.outputs)));
 }
 
-/// Calls `f` with each row's index and its logits, on all threads.
+/// Calls `f` with each row's index, its logits and the teacher's, on all threads.
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 fn each_row(
     workers: &Workers,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
     rows: usize,
+    teacher: Option<Teacher<'_>>,
     logits: &mut [f32],
-    f: impl Fn(usize, &[f32]) + Sync,
+    f: impl Fn(usize, &[f32], Option<&[f32]>) + Sync,
 ) {
     let block = logits_block_rows(shape, rows);
+    let (logits, of_teacher) = logits.split_at_mut(forward_workspace(shape, rows));
+    let width = teacher.map_or(0, |teacher| teacher.width(&(0..shape.panels())));
     for first in (0..rows).step_by(block.max(1)) {
         let count = block.min(rows - first);
         let x = &x[first * shape.inputs..];
         linear::forward(workers, shape, x, weights, None, logits, Destination::Replace, count);
-        let logits = &*logits;
+        if let Some(teacher) = teacher {
+            teacher.logits(workers, 0..shape.panels(), first..first + count, of_teacher);
+        }
+        let (logits, of_teacher) = (&*logits, &*of_teacher);
         workers.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
             for r in range {
-                f(first + r, &logits[r * shape.outputs..(r + 1) * shape.outputs]);
+                let taught = teacher.map(|_| &of_teacher[r * width..][..shape.outputs]);
+                f(first + r, &logits[r * shape.outputs..(r + 1) * shape.outputs], taught);
             }
         });
     }
@@ -469,6 +646,25 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     forward_workspace(shape, rows).max(backward_workspace(shape, rows))
 }
 
+/// Floats of logits beside [`forward_workspace`], of any teacher.
+pub(crate) fn teacher_forward_workspace(shape: Linear, rows: usize) -> usize {
+    logits_block_rows(shape, rows).saturating_mul(shape.panels() * PANEL)
+}
+
+/// Floats of logits beside [`backward_workspace`], of any teacher.
+pub(crate) fn teacher_backward_workspace(shape: Linear, rows: usize) -> usize {
+    rows.saturating_mul(block_panels(shape, rows) * PANEL)
+}
+
+/// Floats of logits that the head holds at a time with a teacher, forward or back.
+pub(crate) fn taught_workspace(shape: Linear, rows: usize) -> usize {
+    let forward =
+        forward_workspace(shape, rows).saturating_add(teacher_forward_workspace(shape, rows));
+    let backward =
+        backward_workspace(shape, rows).saturating_add(teacher_backward_workspace(shape, rows));
+    forward.max(backward)
+}
+
 fn block_panels(shape: Linear, rows: usize) -> usize {
     (LOGITS_BLOCK / 2 / rows.max(1).saturating_mul(PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
 }
@@ -479,13 +675,15 @@ pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
 }
 
 /// Inputs of the head's backward pass: statistics, and the loss's derivatives by each row's
-/// log-prob, entropy and log-mass. The last may be absent, and is read only for masked rows.
+/// log-prob, entropy and log-mass. The last may be absent, and is read only for masked rows. With
+/// a teacher, also the derivatives by the reverse KL.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGradient<'a> {
     pub statistics: &'a CpuStatistics,
     pub d_logprobs: &'a [f32],
     pub d_entropies: &'a [f32],
     pub d_log_masses: &'a [f32],
+    pub taught: Option<(Teacher<'a>, &'a [f32])>,
 }
 
 impl HeadGradient<'_> {
@@ -535,9 +733,13 @@ pub(crate) fn backward(
     mut dw: Option<&mut [f32]>,
     logits: &mut [f32],
 ) {
-    let HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses } = gradient;
+    let HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses, taught } = gradient;
     let rows = statistics.targets.len();
     assert!(logits.len() >= backward_workspace(shape, rows));
+    let (logits, of_teacher) = logits.split_at_mut(backward_workspace(shape, rows));
+    let has_rows =
+        |(_, slopes): (_, &[f32])| statistics.teacher.len() == rows && slopes.len() == rows;
+    assert!(taught.is_none_or(has_rows), "a teacher whose rows are known");
     assert!(d_logprobs.len() == rows && d_entropies.len() == rows);
     assert!(d_log_masses.is_empty() || d_log_masses.len() == rows);
     let all = shape.outputs.div_ceil(PANEL);
@@ -557,12 +759,17 @@ pub(crate) fn backward(
             Destination::Replace,
             rows,
         );
-        let shared = Shared::of(logits);
+        if let Some((teacher, _)) = taught {
+            teacher.logits(workers, panels.clone(), 0..rows, of_teacher);
+        }
+        let stride = taught.map_or(0, |(teacher, _)| teacher.width(&panels));
+        let (shared, of_teacher) = (Shared::of(logits), &*of_teacher);
         workers.threads.ranges(rows, 1, (8192 / width).max(1), |range| {
             for r in range {
                 // SAFETY: rows are disjoint.
                 let row = unsafe { shared.slice(r * width..(r + 1) * width) };
                 let of_mask = gradient.of_mask(workers.isa, r, &tokens, row);
+                let taught = taught.map(|_| &of_teacher[r * stride..][..width]);
                 // SAFETY: the kernel stays within its row.
                 unsafe {
                     workers.isa.run(LogitGradient {
@@ -570,6 +777,7 @@ pub(crate) fn backward(
                         r,
                         tokens: tokens.clone(),
                         row: &mut *row,
+                        taught,
                     });
                 }
                 for (at, of_kept) in of_mask {
@@ -599,6 +807,8 @@ struct LogitGradient<'a> {
     r: usize,
     tokens: Range<usize>,
     row: &'a mut [f32],
+    /// The teacher's logits of the row's tokens.
+    taught: Option<&'a [f32]>,
 }
 
 impl Kernel for LogitGradient<'_> {
@@ -607,9 +817,10 @@ impl Kernel for LogitGradient<'_> {
     /// With coefficients a (log-prob) and b (entropy):
     /// `dz_v = a (1[v = y] - p_v) - b p_v (ln p_v + H)`, `dlogit = dz / temperature`. With a mask
     /// that keeps K of mass P and a coefficient c (log-mass), also `c (1[v in K] p_v / P - p_v)`.
+    /// With a teacher and a coefficient e (reverse KL), also `e p_v (ln p_v - ln q_v - KL)`.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { gradient, r, tokens, row } = self;
+        let Self { gradient, r, tokens, row, taught } = self;
         let HeadGradient { statistics, d_logprobs, d_entropies, .. } = gradient;
         let (d, temperature) = (statistics.distributions[r], statistics.temperature);
         let (a, b) = (d_logprobs[r], d_entropies[r]);
@@ -625,7 +836,14 @@ impl Kernel for LogitGradient<'_> {
                 let z = S::div(load::<S>(x.add(i), n), divisor);
                 let logp = S::max(zero, S::sub(S::sub(z, max), log_sum));
                 let p = exp::<S>(logp);
-                let factor = S::fma(minus_b, S::add(logp, entropy), minus_a);
+                let mut factor = S::fma(minus_b, S::add(logp, entropy), minus_a);
+                if let (Some(taught), Some((_, slopes))) = (taught, gradient.taught) {
+                    let teacher = statistics.teacher[r];
+                    let logits = load::<S>(taught.as_ptr().add(i), n);
+                    let apart = S::sub(logp, teacher.logprobs::<S>(logits, divisor));
+                    let apart = S::sub(apart, S::splat(teacher.divergence));
+                    factor = S::fma(S::splat(slopes[r]), apart, factor);
+                }
                 store::<S>(x.add(i), S::div(S::mul(p, factor), divisor), n);
             });
             let target = statistics.targets[r] as usize;

@@ -50,7 +50,7 @@ pub use erased::{
 };
 pub use experts::{Choices, Router, Routes, Routing};
 pub use glu::Gate;
-pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores, LOGITS_BLOCK};
+pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores, LOGITS_BLOCK, TeacherRows};
 pub use linear::{Linear, LowRank};
 pub use mapped_file::MappedFile;
 pub use math::ln;

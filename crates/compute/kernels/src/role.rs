@@ -69,8 +69,12 @@ pub enum Work {
     /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward): the
     /// head's shape, and rows.
     Head(Linear, usize),
+    /// The two with a teacher's rows beside them, of whatever shape.
+    TaughtHead(Linear, usize),
     /// The statistics between the two: rows.
     Statistics(usize),
+    /// A teacher's part of these statistics: rows.
+    TeacherStatistics(usize),
     /// [`attention`](crate::Backend::attention), whatever the batch: the layer's shape, and the
     /// most positions of a sequence.
     Attention(Attention, usize),

@@ -69,6 +69,8 @@ impl Model {
         let DeviceRows { rows, predicting, pages } = uploaded;
         let targets = packed.target_count();
         assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
+        let divergences = derivatives.divergences;
+        assert!(divergences.is_empty() || divergences.len() == targets);
         let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, self.layout.shapes.hidden);
         self.backend.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
@@ -134,7 +136,9 @@ impl Model {
     ) -> Buffer {
         let _span = operation("head backward");
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Derivatives { logprobs, entropies, log_masses, .. } = derivatives;
+        let Derivatives { logprobs, entropies, log_masses, divergences, taught, .. } = derivatives;
+        let taught = taught.filter(|_| !divergences.is_empty());
+        let taught = taught.map(|taught| (self.teacher_rows(taught), divergences));
         let targets = logprobs.len();
         let normed = self.normed(&last, targets);
         let mut d_normed = self.activations(targets, s.hidden);
@@ -147,6 +151,7 @@ impl Model {
             logprobs,
             entropies,
             log_masses,
+            taught,
             &mut d_normed,
             dw,
         );

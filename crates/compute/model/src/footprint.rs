@@ -139,6 +139,17 @@ impl Layout {
         backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
 
+    /// As [`head_bytes`](Self::head_bytes), with a [teacher](crate::Taught).
+    pub fn taught_head_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
+        backend.workspace(Work::TaughtHead(self.shapes.vocabulary, tokens))
+    }
+
+    /// Bytes for one token that a pass has of its [teacher](crate::Taught), which is this model.
+    pub fn taught_bytes_per_token(&self, backend: &dyn Backend) -> usize {
+        let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
+        hidden + backend.workspace(Work::TeacherStatistics(1))
+    }
+
     /// The rest of [`working_bytes`](Self::working_bytes), for one token.
     pub fn working_bytes_per_token(&self, backend: &dyn Backend) -> usize {
         let row = |features| backend.bytes(Role::Activation(1, features));

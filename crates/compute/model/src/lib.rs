@@ -51,7 +51,7 @@ pub use layout::{Id, Layout, NamedTensor, Parameter, ParameterList};
 pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, most_tokens_of_units, units};
 pub use parameters::Parameters;
-pub use pass::{Derivatives, ForwardPass, QueuedScores, Scores, Tape, TapeKind};
+pub use pass::{Derivatives, ForwardPass, QueuedScores, Scores, Tape, TapeKind, Taught};
 pub use rope::Rope;
 pub use router_balance::RouterBalance;
 pub use router_use::RouterUse;

@@ -10,7 +10,7 @@ use crate::packed::Packed;
 use crate::router_balance::RouterBalance;
 use isentrope_kernels::{
     Adjustments, Buffer, DeviceIndex, Draw, Drawn, EntropySlopes, Grouped, HeadScores,
-    HeadStatistics, Role, Routes, Routing, SamplingMasks,
+    HeadStatistics, Role, Routes, Routing, SamplingMasks, TeacherRows,
 };
 use isentrope_trace::operation;
 use std::ops::Range;
@@ -63,8 +63,19 @@ pub struct Scores {
     pub log_masses: Vec<f32>,
 }
 
+/// A teacher in the places of a pass's targets.
+#[derive(Clone, Copy)]
+pub struct Taught<'a> {
+    /// The teacher; none if it is the model of the pass itself, whose head's weights are then those
+    /// of the pass.
+    pub teacher: Option<&'a Model>,
+    /// The teacher's final hidden states that predict each target, by
+    /// [`end_hidden`](Model::end_hidden).
+    pub hidden: &'a Buffer,
+}
+
 /// Derivatives of a loss, one per target.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Derivatives<'a> {
     /// By log-prob.
     pub logprobs: &'a [f32],
@@ -75,6 +86,10 @@ pub struct Derivatives<'a> {
     /// Derivatives by the probability of each expert in every block of a mixture, the same at each
     /// target, `[experts]`; empty if all are 0.
     pub experts: &'a [f32],
+    /// Derivatives by the reverse KL to a teacher, `[targets]`; empty if all are 0.
+    pub divergences: &'a [f32],
+    /// The teacher, which is the one of the tape.
+    pub taught: Option<Taught<'a>>,
 }
 
 impl<'a> Derivatives<'a> {
@@ -90,13 +105,14 @@ impl<'a> Derivatives<'a> {
             logprobs: at(self.logprobs),
             entropies: at(self.entropies),
             log_masses: at(self.log_masses),
-            experts: &[],
+            divergences: at(self.divergences),
+            ..Self::default()
         }
     }
 
     /// Whether all of them are 0.
     pub fn are_zero(&self) -> bool {
-        [self.logprobs, self.entropies, self.log_masses, self.experts]
+        [self.logprobs, self.entropies, self.log_masses, self.experts, self.divergences]
             .into_iter()
             .flatten()
             .all(|&derivative| derivative == 0.0)
@@ -149,6 +165,11 @@ impl Tape<'_> {
     /// Waits for the scores of the forward pass. Call it once.
     pub fn read_scores(&mut self, model: &Model) -> Scores {
         model.read_scores(&mut self.statistics)
+    }
+
+    /// Waits for the reverse KL to the teacher at each target, in nats; nothing without one.
+    pub fn read_divergences(&self, model: &Model) -> Vec<f32> {
+        model.backend.divergences(&self.statistics)
     }
 }
 
@@ -226,7 +247,13 @@ impl Model {
     /// Scores at the end of a pass.
     pub fn end_score(&self, pass: ForwardPass, packed: &Packed, temperature: f32) -> QueuedScores {
         let (.., last) = self.last_rows(pass, packed);
-        QueuedScores(self.head(&last, packed, temperature))
+        QueuedScores(self.head(&last, packed, temperature, None))
+    }
+
+    /// The final hidden states that predict each target, at the end of a pass: what the head reads.
+    pub fn end_hidden(&self, pass: ForwardPass, packed: &Packed) -> Buffer {
+        let (.., last) = self.last_rows(pass, packed);
+        self.normed(&last, packed.target_count())
     }
 
     /// The scores of [`score`](Self::score), and the slope of each target's entropy along the
@@ -317,22 +344,24 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn begin_forward(&self, packed: Packed, temperature: f32, keep: TapeKind) -> Tape<'static> {
-        self.end_forward(self.through_blocks(&packed, Some(keep)), packed, temperature)
+        self.end_forward(self.through_blocks(&packed, Some(keep)), packed, temperature, None)
     }
 
     /// The tape of [`begin_forward`](Self::begin_forward), at the end of a pass that keeps one.
+    /// With a teacher, the tape has the reverse KL to it.
     ///
     /// # Panics
-    /// When the pass keeps nothing.
+    /// When the pass keeps nothing; when the teacher has fewer tokens than the model.
     pub fn end_forward(
         &self,
         pass: ForwardPass,
         packed: Packed,
         temperature: f32,
+        taught: Option<Taught<'_>>,
     ) -> Tape<'static> {
         let keep = pass.keep.expect("a pass that keeps a tape");
         let (uploaded, kept, last) = self.last_rows(pass, &packed);
-        let statistics = self.head(&last, &packed, temperature);
+        let statistics = self.head(&last, &packed, temperature, taught);
         let blocks = match keep {
             TapeKind::OffloadedBlockInputs => {
                 BlockSource::Offloaded(kept.into_iter().map(|record| record.input).collect())
@@ -344,7 +373,7 @@ impl Model {
 
     /// The tape of [`begin_forward`](Self::begin_forward), from activations cached when these
     /// weights sampled. `slots` has, for each packed sequence, the slots of its inputs: all its
-    /// tokens but the last.
+    /// tokens but the last. `taught`: as in [`end_forward`](Self::end_forward).
     ///
     /// # Panics
     /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
@@ -354,11 +383,12 @@ impl Model {
         temperature: f32,
         activation_cache: &'r ActivationCache,
         slots: &[&[u32]],
+        taught: Option<Taught<'_>>,
     ) -> Tape<'r> {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
-        let statistics = self.head(&last, &packed, temperature);
+        let statistics = self.head(&last, &packed, temperature, taught);
         let (slots, rows) = (self.backend.upload_index(&slots), slots.len());
         let blocks = BlockSource::Cache { activation_cache, slots, rows };
         Tape { uploaded: self.upload_packed(&packed), packed, blocks, last, statistics }
@@ -367,7 +397,7 @@ impl Model {
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
     /// entropy: what drawing that token would report.
     pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
-        self.read_scores(&mut self.predict(hidden, tokens, Arc::default(), temperature))
+        self.read_scores(&mut self.predict(hidden, tokens, Arc::default(), temperature, None))
     }
 
     /// The most likely token after each of the first rows of final hidden states: the greedy draw
@@ -393,7 +423,8 @@ impl Model {
     }
 
     /// Takes a pass through the embedding and all blocks. One of [`end_score`](Self::end_score),
-    /// [`end_slopes`](Self::end_slopes) and [`end_forward`](Self::end_forward) follows. `keep`: as
+    /// [`end_slopes`](Self::end_slopes), [`end_hidden`](Self::end_hidden) and
+    /// [`end_forward`](Self::end_forward) follows. `keep`: as
     /// in [`forward`](Self::forward), if there is to be a tape.
     ///
     /// # Panics
@@ -466,10 +497,23 @@ impl Model {
 
     /// The final norm and the head, on the rows of the last block's output that predict the
     /// targets.
-    fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> HeadStatistics {
+    fn head(
+        &self,
+        last: &Buffer,
+        packed: &Packed,
+        temperature: f32,
+        taught: Option<Taught<'_>>,
+    ) -> HeadStatistics {
         let Packed { targets, masks, .. } = packed;
         let normed = self.normed(last, targets.len());
-        self.predict(&normed, targets, Arc::clone(masks), temperature)
+        self.predict(&normed, targets, Arc::clone(masks), temperature, taught)
+    }
+
+    /// A teacher's rows and its head.
+    pub(crate) fn teacher_rows<'a>(&'a self, taught: Taught<'a>) -> TeacherRows<'a> {
+        let Taught { teacher, hidden } = taught;
+        let Model { layout, weights, .. } = teacher.unwrap_or(self);
+        TeacherRows { hidden, weights: &weights[layout.head], shape: layout.shapes.vocabulary }
     }
 
     /// The final norm of rows of the last block's output, with their factor if they have one.
@@ -487,11 +531,13 @@ impl Model {
         targets: &[u32],
         masks: Arc<SamplingMasks>,
         temperature: f32,
+        taught: Option<Taught<'_>>,
     ) -> HeadStatistics {
         let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let (shape, targets) = (self.layout.shapes.vocabulary, b.upload_index(targets));
-        b.head(shape, hidden, head, targets, masks, temperature)
+        let teacher = taught.map(|taught| self.teacher_rows(taught));
+        b.head(shape, hidden, head, targets, masks, temperature, teacher)
     }
 
     fn read_scores(&self, statistics: &mut HeadStatistics) -> Scores {

@@ -84,6 +84,8 @@ pub struct Demand {
     pub process_tokens: usize,
     /// The memory of a teacher; nothing without one.
     pub teacher: TeacherBytes,
+    /// Whether the loss has the exact divergence from the teacher.
+    pub is_taught: bool,
 }
 
 /// Bytes by purpose.
@@ -241,10 +243,16 @@ impl Plan {
                 let tape = if together > 0 { updates.input(1) } else { tape };
                 let room = room
                     .saturating_sub(together)
-                    .saturating_sub(layout.head_bytes(backend, enough))
+                    .saturating_sub(updates.head(enough))
                     .saturating_sub(updates.whole);
-                let fitting = room / (layout.working_bytes_per_token(backend) + tape);
-                fitting.min(demand.teacher.most_tokens(of_updates)).min(enough)
+                let rows = updates.rows(1);
+                let fitting = room / (layout.working_bytes_per_token(backend) + tape + rows);
+                // The teacher of an exact divergence has its passes beside the update's tapes.
+                let of_teacher = match demand.is_taught {
+                    true => demand.teacher.most_tokens(room, tape + rows),
+                    false => demand.teacher.most_tokens(of_updates, 0),
+                };
+                fitting.min(of_teacher).min(enough)
             };
             let few = fitting(of_updates / 2, updates.least_tape, FEW_TOKENS);
             // More only if a pass keeps all its activations: computing them again would cost more

@@ -92,12 +92,21 @@ pub struct Estimate {
 }
 
 impl Workload {
-    /// The work with a pass of a teacher over `scored` tokens in each step, counted by its
-    /// operations as a part of the policy's forward passes.
-    pub fn with_scoring_by(self, teacher: &Layout, policy: &Layout, scored: Tokens) -> Self {
+    /// The work with `passes` passes of a teacher over `scored` tokens in each step, and in each of
+    /// them its head `heads` times more, counted by their operations as a part of the policy's
+    /// forward passes.
+    pub fn with_scoring_by(
+        self,
+        teacher: &Layout,
+        policy: &Layout,
+        scored: Tokens,
+        [passes, heads]: [f64; 2],
+    ) -> Self {
         let of_policy = policy.forward_flops(self.trained).max(1.0);
+        let whole = teacher.forward_flops(scored);
+        let head = whole - teacher.forward_flops(Tokens { scored: 0.0, ..scored });
         let (forward, backward) = self.passes;
-        Self { passes: (forward + teacher.forward_flops(scored) / of_policy, backward), ..self }
+        Self { passes: (forward + passes * (whole + heads * head) / of_policy, backward), ..self }
     }
 
     /// How often updates go forward and backward. Where the memory does not keep activations, they

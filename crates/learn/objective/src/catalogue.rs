@@ -57,7 +57,7 @@ impl fmt::Display for Kind {
 pub(crate) const FREE: &str = "none";
 
 /// The parts that have tables of their own.
-const OTHERS: [About; 9] = [
+const OTHERS: [About; 10] = [
     About {
         name: "Clip-Cov",
         kind: Kind::Weight,
@@ -124,6 +124,16 @@ const OTHERS: [About; 9] = [
         setting: "objective.distillation.teacher",
         cost: "the teacher in memory, its forward pass a step, and no response is skipped in the \
                update",
+    },
+    About {
+        name: "Exact reverse KL to the teacher",
+        kind: Kind::Term,
+        equation: "+ coefficient sum_v pi(v) (log pi(v) - log pi_teacher(v)), in place of the \
+                   teacher's part of the advantage",
+        source: "arXiv:2306.13649, section 3",
+        setting: "objective.distillation.divergence = \"reverse-kl\"",
+        cost: "the teacher's forward pass in each update, with its head twice, and its logits \
+               beside the policy's",
     },
     About {
         name: "On-policy self-distillation",

@@ -1,5 +1,6 @@
 //! On-policy distillation: the log-probs of a teacher, which scores the student's own responses,
-//! give each token an advantage. The teacher is a frozen model, or the student itself, shown more.
+//! give each token an advantage; or its whole distributions a term of the loss, the exact reverse
+//! KL. The teacher is a frozen model, or the student itself, shown more.
 
 use crate::error::{Result, refuse};
 use schemars::JsonSchema;
@@ -27,9 +28,25 @@ pub struct Distillation {
     /// shown.
     pub teacher_prompt: Option<String>,
     /// The advantage of each token is raised by this times log pi_teacher - log pi_old, in nats,
-    /// both at `rollout.temperature`; above 0.
+    /// both at `rollout.temperature`; with `divergence = "reverse-kl"` it is the weight of that
+    /// term. Above 0.
     #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1e6))]
     pub coefficient: f64,
+    /// How the reverse KL from the teacher is lowered: by an estimate or exactly.
+    pub divergence: TeacherDivergence,
+}
+
+/// The form of the reverse KL, KL(pi || pi_teacher).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TeacherDivergence {
+    /// By the advantages of the sampled tokens, whose expected gradient is the divergence's.
+    #[default]
+    SampledToken,
+    /// As a term of the loss, coefficient * KL in each token's place, over the whole vocabulary,
+    /// both at `rollout.temperature`; also where top-k, top-p or min-p drew from a part of it. The
+    /// gradient has no noise from sampling the token. The teacher goes forward in each update.
+    ReverseKl,
 }
 
 /// The weights of a policy that is its own teacher.
@@ -44,7 +61,13 @@ pub enum SelfTeacher {
 
 impl Default for Distillation {
     fn default() -> Self {
-        Self { teacher: None, self_teacher: None, teacher_prompt: None, coefficient: 1.0 }
+        Self {
+            teacher: None,
+            self_teacher: None,
+            teacher_prompt: None,
+            coefficient: 1.0,
+            divergence: TeacherDivergence::default(),
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub use alarms::Alarms;
 pub use catalogue::{About, Kind, catalogue};
 pub use controller::{Controller, ControllerSettings, Steer};
 pub use covariance::{Covariance, Method, Strength};
-pub use distillation::{Distillation, SelfTeacher};
+pub use distillation::{Distillation, SelfTeacher, TeacherDivergence};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use methods::{

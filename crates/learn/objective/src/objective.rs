@@ -93,6 +93,10 @@ pub struct Objective {
     /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was
     /// truncated.
     pub d_log_masses: Vec<f64>,
+    /// Derivative of the loss by the reverse KL to the teacher in each token's place, `[tokens]`;
+    /// none where that is no term. The loss knows of the term by
+    /// [`add_divergences`](Self::add_divergences).
+    pub d_divergences: Vec<f64>,
     /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats,
     /// `[tokens]`.
     pub covariances: Vec<f64>,
@@ -238,6 +242,9 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.cov_gradient_share = share(moved, rest);
     statistics.method_gradient_share = has_methods.then(|| share(changed, plain));
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
+    let share = settings.distillation.coefficient;
+    let taught = weights.iter().filter(|_| settings.has_reverse_kl());
+    let d_divergences = taught.map(|weight| share * weight).collect();
     let d_entropies = weights.iter().map(|weight| -entropy_coefficient * weight).collect();
     let Covariances { values: covariances, mean_logprob, mean_advantage, .. } = scores;
     Objective {
@@ -245,6 +252,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         d_logprobs,
         d_entropies,
         d_log_masses,
+        d_divergences,
         covariances,
         mean_logprob,
         mean_advantage,
@@ -252,6 +260,21 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         selected: selection.tokens,
         clipped: (0..tokens).filter(|&t| terms[t].clipped.is_some()).collect(),
         statistics,
+    }
+}
+
+impl Objective {
+    /// Adds the term of the exact reverse KL to the loss. `divergences` has the KL in each token's
+    /// place under the policy in training, in nats, `[tokens]`. The passes that go backward compute
+    /// it, so it is known behind the derivatives, which do not depend on it.
+    pub fn add_divergences(&mut self, divergences: &[f64]) {
+        assert_eq!(divergences.len(), self.d_divergences.len(), "one divergence per token");
+        let of_tokens = self.d_divergences.iter().zip(divergences);
+        let term: f64 = of_tokens.map(|(slope, divergence)| slope * divergence).sum();
+        self.loss += term;
+        self.statistics.loss += term;
+        let count = divergences.len().max(1) as f64;
+        self.statistics.kl_teacher = Some(divergences.iter().sum::<f64>() / count);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Result, refuse, require};
 use crate::{
     Aggregation, Baseline, CeGppo, Covariance, Distillation, Dppo, EntropyBonus, Estimator, Loss,
-    Methods, Qae, ReferenceKl, Sapo, TargetEntropy, Vespo,
+    Methods, Qae, ReferenceKl, Sapo, TargetEntropy, TeacherDivergence, Vespo,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -175,6 +175,11 @@ impl ObjectiveSettings {
     /// Whether a teacher scores the responses.
     pub fn has_teacher(&self) -> bool {
         self.distillation.teacher.is_some() || self.distillation.self_teacher.is_some()
+    }
+
+    /// Whether the exact reverse KL to a teacher is a term of the loss.
+    pub fn has_reverse_kl(&self) -> bool {
+        self.has_teacher() && self.distillation.divergence == TeacherDivergence::ReverseKl
     }
 
     /// Whether advantages come from a process model too, which is trained beside the policy.

@@ -48,6 +48,8 @@ pub struct Statistics {
     pub cov_gradient_share: f64,
     /// Mean estimate of the KL divergence from the reference model, nats; absent without one.
     pub kl_reference: Option<f64>,
+    /// Mean of the exact reverse KL to the teacher, nats; absent where it is no term of the loss.
+    pub kl_teacher: Option<f64>,
     /// The load-balancing loss of a mixture of experts, without its weight; absent if it is off.
     pub router_balance: Option<f64>,
     /// Weight of the entropy bonus.
@@ -140,6 +142,7 @@ impl Statistics {
         ]);
         all.extend(self.router_balance.map(|loss| ("router/balance_loss", Mean, loss)));
         all.extend(self.kl_reference.map(|kl| ("kl/reference", Mean, kl)));
+        all.extend(self.kl_teacher.map(|kl| ("kl/teacher", Mean, kl)));
         all.extend(self.methods.iter().map(|&(name, share)| (name, Mean, share)));
         all.extend(self.method_gradient_share.map(|share| ("method/gradient_share", Mean, share)));
         all
@@ -265,7 +268,12 @@ mod tests {
 
     #[test]
     fn metric_names_are_unique() {
-        let update = Statistics { kl_reference: Some(0.5), cov_selected: 1, ..Default::default() };
+        let update = Statistics {
+            kl_reference: Some(0.5),
+            kl_teacher: Some(0.25),
+            cov_selected: 1,
+            ..Default::default()
+        };
         let metrics = Statistics::metrics(&[update]);
         let mut names: Vec<_> = metrics.iter().map(|(name, _)| name).collect();
         names.sort_unstable();

@@ -94,7 +94,7 @@ impl ObjectiveSettings {
             && covariance.method != Method::None
             && !covariance.at_random
             && self.advantage != Estimator::Prime
-            && !self.has_teacher()
+            && (!self.has_teacher() || self.has_reverse_kl())
         {
             warnings.push(
                 "objective.covariance.scope_responses = 1: all tokens of a response have one \
@@ -159,6 +159,7 @@ impl ObjectiveSettings {
         let its_repo_r = RepoR::default();
         let repo_r = methods.repo_r.as_ref().unwrap_or(&its_repo_r);
         let has_prompt = distillation.teacher_prompt.is_some();
+        let is_exact = distillation.divergence != its.distillation.divergence;
         let clip = vec![
             changed("clip_low", self.clip_low, its.clip_low),
             changed("clip_high", self.clip_high, its.clip_high),
@@ -250,7 +251,16 @@ impl ObjectiveSettings {
             (
                 self.has_teacher(),
                 "objective.distillation.teacher is not set, and self_teacher neither",
-                vec![teaching, other("distillation.teacher_prompt", has_prompt)],
+                vec![
+                    teaching,
+                    other("distillation.teacher_prompt", has_prompt),
+                    other("distillation.divergence", is_exact),
+                ],
+            ),
+            (
+                self.advantage != Estimator::Distill || !self.has_reverse_kl(),
+                "the teacher has a term of the loss, and all advantages are 0",
+                vec![other("covariance.method", method != Method::None)],
             ),
         ]
         .into_iter()

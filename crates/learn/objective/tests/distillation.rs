@@ -2,7 +2,10 @@
 //! differences of the reverse KL itself, over a whole vocabulary.
 
 use crate::common::Arrays;
-use isentrope_objective::{Distillation, Loss, ObjectiveSettings, objective};
+use isentrope_objective::{
+    Aggregation, Covariance, Distillation, Estimator, Loss, Method, ObjectiveSettings,
+    TeacherDivergence, objective,
+};
 
 const LOGITS: [f64; 6] = [0.4, -1.1, 0.9, 0.0, -0.3, 1.7];
 const TEACHER: [f64; 6] = [1.2, 0.3, -0.8, 0.1, -2.0, 0.6];
@@ -82,6 +85,51 @@ fn the_expected_gradient_is_that_of_the_reverse_kl() {
             }
         }
     }
+}
+
+/// The exact form: a term of the loss, weighed as the loss weighs tokens, beside which advantages
+/// are the outcomes'.
+#[test]
+fn the_exact_divergence_is_a_term_of_every_token() {
+    let (coefficient, divergence) = (0.25, TeacherDivergence::ReverseKl);
+    let settings = ObjectiveSettings {
+        advantage: Estimator::Distill,
+        aggregation: Aggregation::SeqMeanTokenMean,
+        distillation: Distillation { coefficient, divergence, ..teacher() },
+        ..Default::default()
+    };
+    settings.check().unwrap();
+    assert!(settings.has_reverse_kl());
+    let tokens = 4;
+    let arrays = Arrays {
+        lengths: vec![1, 3],
+        logprobs: vec![-1.0; tokens],
+        old_logprobs: vec![-1.0; tokens],
+        entropies: vec![1.0; tokens],
+        advantages: vec![0.0; tokens],
+        ..Arrays::default()
+    };
+    let mut result = objective(&settings, &arrays.minibatch());
+    let weights = [1.0 / 2.0, 1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0];
+    for (slope, weight) in result.d_divergences.iter().zip(weights) {
+        assert!((slope - 0.25 * weight).abs() < 1e-8); // a length counts 1e-8 more
+    }
+    assert!(result.d_logprobs.iter().all(|slope| *slope == 0.0));
+    let before = result.loss;
+    result.add_divergences(&[0.3, 0.6, 0.0, 1.2]);
+    let added = 0.25 * (0.5 * 0.3 + (0.6 + 1.2) / 6.0);
+    assert!((result.loss - before - added).abs() < 1e-8);
+    assert_eq!(result.statistics.loss, result.loss);
+    assert!((result.statistics.kl_teacher.unwrap() - 2.1 / 4.0).abs() < 1e-15);
+    // A method that reads advantages has none to read.
+    let covariance = Covariance { method: Method::ClipCov, ..Covariance::default() };
+    let said = ObjectiveSettings { covariance, ..settings.clone() }.warnings(1, false);
+    assert!(said.iter().any(|said| said.contains("covariance.method has no effect")), "{said:?}");
+    // The other form, and no teacher, have no such term.
+    let sampled = ObjectiveSettings { distillation: teacher(), ..settings };
+    assert!(objective(&sampled, &arrays.minibatch()).d_divergences.is_empty());
+    let distillation = Distillation { divergence, ..Distillation::default() };
+    assert!(!ObjectiveSettings { distillation, ..Default::default() }.has_reverse_kl());
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
         "distillation": {
             "teacher": "runs/teacher/checkpoints/best", "self_teacher": null,
-            "teacher_prompt": "{prompt} {hint}", "coefficient": 0.5
+            "teacher_prompt": "{prompt} {hint}", "coefficient": 0.5, "divergence": "reverse-kl"
         },
         "router_aux_coefficient": 0.01,
         "entropy_mask_fraction": 0.2,
@@ -238,6 +238,7 @@ const WARNED: &str = r#"
 {"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set
 {"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
 {"distillation": {"teacher_prompt": "{prompt} {answer}"}} | teacher is not set
+{"distillation": {"divergence": "reverse-kl"}} | distillation.divergence has no effect
 {"reference_kl": {"estimator": "k1"}} | objective.reference_kl.estimator has no effect
 {"reference_kl": {"coefficient": 0.01, "estimator": "k1"}} | objective.reference_kl.estimator = "k1" penalises nothing
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | objective.covariance.kl = "k1" does not hold the picked tokens

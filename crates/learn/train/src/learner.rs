@@ -11,6 +11,7 @@ pub use crate::passes::OnPolicy;
 use crate::passes::{Cut, ForwardResult, Pass, cut, passes};
 use crate::ranks::TrainingRanks;
 use crate::shards::ShardedGradient;
+pub use crate::taught::UpdateTeacher;
 use crate::weight_slice::WeightSlice;
 use isentrope_budget::PassLimits;
 use isentrope_evaluation::{TensorChecksum, joined_checksum, weights_checksum};
@@ -37,6 +38,9 @@ pub struct Coefficients {
     /// The loss's derivatives by the probability of each expert at each target of a mixture,
     /// `[experts]`; empty without a load-balancing loss.
     pub d_experts: Vec<f32>,
+    /// The loss's derivatives by the reverse KL to the update's teacher, `[targets]`; empty without
+    /// one.
+    pub d_divergences: Vec<f32>,
 }
 
 impl Coefficients {
@@ -45,8 +49,10 @@ impl Coefficients {
         Derivatives {
             logprobs: &self.d_logprobs[targets.clone()],
             entropies: &self.d_entropies[targets.clone()],
-            log_masses: self.d_log_masses.get(targets).unwrap_or_default(),
+            log_masses: self.d_log_masses.get(targets.clone()).unwrap_or_default(),
             experts: &self.d_experts,
+            divergences: self.d_divergences.get(targets).unwrap_or_default(),
+            taught: None,
         }
     }
 }
@@ -66,6 +72,8 @@ pub struct UpdateBatch<'a> {
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// Divisor of the logits.
     pub temperature: f32,
+    /// The teacher, if the loss has the exact reverse KL to one.
+    pub teacher: Option<UpdateTeacher<'a>>,
 }
 
 /// A batch that has gone forward, ready for [`Learner::backward`].
@@ -294,22 +302,31 @@ impl Learner {
     /// shard the gradient's, depend neither on `idle` and `on_policy` nor on the limits;
     /// `passes.rs` has the strategies.
     pub fn forward<'a>(&mut self, batch: UpdateBatch<'a>) -> Result<ForwardBatch<'a>> {
-        let UpdateBatch { sequences, masks, idle, on_policy, temperature } = batch;
+        let UpdateBatch { sequences, masks, idle, on_policy, temperature, teacher } = batch;
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         // Large, and stays: it must have its memory before the tapes.
         self.allocate_gradient()?;
         let Self { model, activation_cache, ranks, limits, weights, .. } = self;
-        let passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
+        let mut passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
+        let weights = weights.if_apart();
+        if let Some(teacher) = teacher {
+            let waiting = passes.iter_mut().filter(|pass| pass.keeps_tape());
+            teacher.teach(model, weights, ranks, limits, waiting)?;
+        }
         // Passes without a tape wait between blocks in the memory that tapes leave.
         let tapes = passes.iter().map(|pass| pass.waiting_bytes(model)).sum();
         let limits = limits.beside(tapes);
+        let mut waiting = passes.iter().filter(|pass| pass.keeps_tape());
         let forward = passes.iter().filter_map(|pass| pass.before_loss(masks));
-        let end = |model: &Model, pass: ForwardPass, packed| match pass.keeps_tape() {
-            true => ForwardResult::Tape(Box::new(model.end_forward(pass, packed, temperature))),
+        let end = |model: &Model, pass: ForwardPass, packed: Packed| match pass.keeps_tape() {
+            true => {
+                let taught = waiting.next().and_then(|pass| pass.taught(teacher));
+                let tape = model.end_forward(pass, packed, temperature, taught);
+                ForwardResult::Tape(Box::new(tape))
+            }
             false => ForwardResult::Scores(model.end_score(pass, &packed, temperature)),
         };
-        let results = go_forward(model, weights.if_apart(), ranks, &limits, forward, end)?;
-        let mut results = results.into_iter();
+        let mut results = go_forward(model, weights, ranks, &limits, forward, end)?.into_iter();
         // Only now the host waits for the device, which goes from pass to pass without a gap.
         let mut own = Scores::default();
         let mut with_tapes = Vec::with_capacity(passes.len());
@@ -324,14 +341,20 @@ impl Learner {
 
     /// Computes an update's gradient, of a loss with these derivatives, and adds it over ranks. The
     /// bits do not depend on how many passes go through a layer before any enters the one below.
+    /// Returns the reverse KL at each target, in nats, over all ranks; nothing without a teacher.
+    /// It is 0 at the targets of passes whose derivatives are all 0.
     pub fn backward(
         &mut self,
         forward: ForwardBatch<'_>,
         derivatives: &Coefficients,
-    ) -> Result<()> {
-        let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
+    ) -> Result<Vec<f32>> {
+        let ForwardBatch { batch, passes, .. } = forward;
+        let UpdateBatch { masks, temperature, teacher, .. } = batch;
         let Self { model, activation_cache, ranks, weights, gradient, limits, .. } = self;
         let weights = weights.if_apart();
+        let first = passes.first().map_or(0, |(pass, ..)| pass.targets.start);
+        let end = passes.last().map_or(0, |(pass, ..)| pass.targets.end);
+        let mut divergences = vec![0.0; if teacher.is_some() { end - first } else { 0 }];
         let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
@@ -339,29 +362,46 @@ impl Learner {
         });
         let mut passes: Vec<_> = with_derivatives.collect();
         for count in limits.sets(passes.len()) {
-            let set: Vec<_> = passes.drain(..count).collect();
+            let mut set: Vec<_> = passes.drain(..count).collect();
             let targets: usize = set.iter().map(|(pass, ..)| pass.targets.len()).sum();
             let sequences: usize = set.iter().map(|(pass, ..)| pass.sequences.len()).sum();
             let spanned = |name| span(name).with("targets", targets).with("sequences", sequences);
             let _span = spanned("micro-batch");
-            let forward = set.iter().filter_map(|(pass, tape, _)| match tape {
-                Some(_) => None,
-                None => pass.after_loss(masks),
-            });
-            let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
-            let mut made = go_forward(model, weights, ranks, limits, forward, end)?.into_iter();
-            let with_tape = |(pass, tape, derivatives): (Pass<'_>, Option<_>, _)| {
-                let cache = activation_cache.as_ref();
-                let tape = tape
-                    .or_else(|| pass.cached_tape(model, cache, masks, temperature))
-                    .or_else(|| made.next());
-                (pass.shard, tape.expect("a tape for each pass"), derivatives)
+            if let Some(teacher) = teacher {
+                let passes = set.iter_mut().map(|(pass, ..)| pass);
+                let passes = passes.filter(|pass| pass.hidden.is_none());
+                teacher.teach(model, weights, ranks, limits, passes)?;
+            }
+            let without_tape =
+                || set.iter().filter(|(pass, tape, _)| tape.is_none() && !pass.is_cached());
+            let mut taught = without_tape().map(|(pass, ..)| pass.taught(teacher));
+            let end = |model: &Model, pass, packed| {
+                model.end_forward(pass, packed, temperature, taught.next().flatten())
             };
-            let set: Vec<_> = set.into_iter().map(with_tape).collect();
+            let forward = without_tape().filter_map(|(pass, ..)| pass.after_loss(masks));
+            let mut made = go_forward(model, weights, ranks, limits, forward, end)?.into_iter();
+            let mut with_tapes = Vec::with_capacity(count);
+            for (pass, tape, derivatives) in &mut set {
+                let (cache, taught) = (activation_cache.as_ref(), pass.taught(teacher));
+                let tape = tape
+                    .take()
+                    .or_else(|| pass.cached_tape(model, cache, masks, temperature, taught))
+                    .or_else(|| made.next())
+                    .expect("a tape for each pass");
+                if taught.is_some() {
+                    let targets = pass.targets.start - first..pass.targets.end - first;
+                    divergences[targets].copy_from_slice(&tape.read_divergences(model));
+                }
+                with_tapes.push((pass.shard, tape, Derivatives { taught, ..*derivatives }));
+            }
             let _span = spanned("backward");
-            gradient.add(model, weights, ranks, set, passes.is_empty())?;
+            gradient.add(model, weights, ranks, with_tapes, passes.is_empty())?;
         }
-        Ok(())
+        if teacher.is_none() {
+            return Ok(divergences);
+        }
+        let [divergences] = ranks.gather_floats([divergences])?;
+        Ok(divergences)
     }
 
     /// Computes an update's gradient, of a weighted sum of the targets' log-probs and entropies,
@@ -387,7 +427,8 @@ impl Learner {
             let _span = span("micro-batch").with("tokens", tokens).with("passes", set.len());
             let kind = limits.tape_kind_of_set(model, tokens);
             let packed = |cut: &Cut| (Packed::apart(&sequences[cut.sequences.clone()]), Some(kind));
-            let end = |model: &Model, pass, packed| model.end_forward(pass, packed, temperature);
+            let end =
+                |model: &Model, pass, packed| model.end_forward(pass, packed, temperature, None);
             let tapes = go_forward(model, slice, ranks, limits, set.iter().map(packed), end)?;
             let with_tape = |(Cut { targets, shard, .. }, mut tape): (Cut, Tape<'static>)| {
                 own.extend(tape.read_scores(model));

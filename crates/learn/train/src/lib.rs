@@ -32,6 +32,7 @@ pub mod settings;
 pub mod sft;
 mod shards;
 mod slice_exchange;
+mod taught;
 pub mod teacher;
 #[cfg(test)]
 mod test_support;

@@ -5,9 +5,9 @@
 //! some of them were given, not sampled. The loss knows the sampled tokens alone: the scores of
 //! given ones are left out before it, and their derivatives are 0 after it.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
+use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch, UpdateTeacher};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, RouterBalance, Scores, Sequence};
 use isentrope_objective::{
@@ -58,6 +58,17 @@ pub struct LossInputs<'a> {
     pub on_policy_step: Option<u64>,
     /// The other inputs of the objective.
     pub terms: LossTerms<'a>,
+    /// The teacher, if the loss has the exact reverse KL to one.
+    pub teaching: Option<Teaching<'a>>,
+}
+
+/// A teacher, and the prompts that it is shown.
+#[derive(Clone, Copy)]
+pub struct Teaching<'a> {
+    /// The teacher; none if it is the model in training, as it is before the update.
+    pub model: Option<&'a Model>,
+    /// The prompt of each group of the rollout, `[groups]`.
+    pub prompts: &'a [Vec<u32>],
 }
 
 /// The loss of a minibatch, and measurements from the accumulation of its gradient.
@@ -199,12 +210,18 @@ impl TrainingBatch {
 
     /// Adds the gradient of the loss to the learner's: score, objective, backward.
     pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
+        let texts = inputs.teaching.map(|of| self.taught(of.prompts)).unwrap_or_default();
+        let taught = texts.iter().map(|(tokens, from)| Sequence { tokens, score_from: *from });
+        let taught: Vec<Sequence<'_>> = taught.collect();
+        let (teaching, sequences) = (inputs.teaching, &taught[..]);
+        let teacher = teaching.map(|of| UpdateTeacher { model: of.model, sequences });
         let batch = UpdateBatch {
             sequences: &self.sequences(),
             masks: &self.masks,
             idle: &self.idle(inputs),
             on_policy: &self.on_policy(inputs),
             temperature: inputs.temperature,
+            teacher,
         };
         let coefficient = inputs.settings.router_aux_coefficient;
         let balance =
@@ -219,12 +236,32 @@ impl TrainingBatch {
             d_entropies: self.of_targets(&loss.objective.d_entropies),
             d_log_masses: self.of_targets(&loss.objective.d_log_masses),
             d_experts: balance.as_ref().map(|of| of.slopes(coefficient)).unwrap_or_default(),
+            d_divergences: self.of_targets(&loss.objective.d_divergences),
         };
         loss.objective
             .statistics
             .add_router_balance(coefficient, balance.as_ref().map(RouterBalance::loss));
-        learner.backward(forward, &derivatives)?;
+        let divergences = learner.backward(forward, &derivatives)?;
+        if inputs.teaching.is_some() {
+            let divergences = widen(&self.of_tokens(divergences));
+            if divergences.iter().any(|divergence| !divergence.is_finite()) {
+                let what = "the reverse KL to the teacher is not finite: look for damaged weights \
+                            in the teacher";
+                return Err(Error::Run(what.into()));
+            }
+            loss.objective.add_divergences(&divergences);
+        }
         Ok(loss)
+    }
+
+    /// Each response as a teacher is shown it: its tokens behind its group's prompt of these, and
+    /// that prompt's length.
+    fn taught(&self, prompts: &[Vec<u32>]) -> Vec<(Vec<u32>, usize)> {
+        let own = self.places.iter().zip(&self.tokens).zip(&self.prompt_lengths);
+        own.map(|((&(group, _), tokens), &length)| {
+            ([&prompts[group], &tokens[length..]].concat(), prompts[group].len())
+        })
+        .collect()
     }
 
     /// Picks the sampled tokens' numbers out of the targets' numbers.
@@ -312,11 +349,13 @@ impl TrainingBatch {
     }
 
     /// Which responses are expected to have no gradient: their advantages are 0, and no other term
-    /// (the entropy bonus, the KL to the reference, the balance of experts) reaches every token.
+    /// (the entropy bonus, the KL to the reference or to a teacher, the balance of experts) reaches
+    /// every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let LossTerms { entropy_coefficient, reference_logprobs, .. } = inputs.terms;
         let reaches_all = entropy_coefficient != 0.0
             || reference_logprobs.is_some()
+            || inputs.teaching.is_some()
             || inputs.settings.router_aux_coefficient != 0.0;
         let mut at = 0;
         let of_response = |&length: &usize| {

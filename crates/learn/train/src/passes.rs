@@ -9,10 +9,12 @@
 use crate::learner::UpdateBatch;
 use crate::ranks::TrainingRanks;
 use crate::shards::shards_of;
+use crate::taught::UpdateTeacher;
 use isentrope_budget::{PassLimits, PassSize, PassTape};
-use isentrope_kernels::SamplingMasks;
+use isentrope_kernels::{Buffer, SamplingMasks};
 use isentrope_model::{
-    ActivationCache, Model, Packed, QueuedScores, Scores, Sequence, Tape, TapeKind, Unit, units,
+    ActivationCache, Model, Packed, QueuedScores, Scores, Sequence, Tape, TapeKind, Taught, Unit,
+    units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -31,6 +33,8 @@ pub struct OnPolicy<'a> {
 /// One micro-batch: the sequences that go through the model at a time.
 pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
+    /// The places of its sequences among the update's.
+    pub places: Range<usize>,
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// The micro-batch's targets, as a range of the update's.
     pub targets: Range<usize>,
@@ -38,6 +42,9 @@ pub(crate) struct Pass<'a> {
     /// The shard that its sequences belong to.
     pub shard: usize,
     pub strategy: PassStrategy<'a>,
+    /// The update's teacher's final hidden states that predict its targets, from before its tape is
+    /// made; none without a teacher.
+    pub hidden: Option<Buffer>,
 }
 
 /// When a pass goes forward.
@@ -81,9 +88,12 @@ pub(crate) fn passes<'a>(
     let mut passes = Vec::with_capacity(cuts.len());
     for (cut, tape) in cuts.into_iter().zip(tapes) {
         let Cut { sequences: range, targets, tokens, shard, .. } = cut;
-        let (sequences, on_policy) = (&sequences[range.clone()], &on_policy[range]);
+        let (sequences, on_policy) = (&sequences[range.clone()], &on_policy[range.clone()]);
+        let places = range;
         let strategy = PassStrategy::of(on_policy, has_cache, tape);
-        passes.push(Pass { sequences, on_policy, targets, tokens, shard, strategy });
+        let hidden = None;
+        let pass = Pass { sequences, places, on_policy, targets, tokens, shard, strategy, hidden };
+        passes.push(pass);
     }
     passes
 }
@@ -122,6 +132,21 @@ impl Pass<'_> {
         let PassStrategy::Forward(kind) = self.strategy else { return 0 };
         let of_token = model.layout.tape_bytes_per_token(&*model.backend, kind);
         self.tokens * of_token
+    }
+
+    /// The update's teacher in the places of its targets.
+    pub fn taught<'p>(&'p self, teacher: Option<UpdateTeacher<'p>>) -> Option<Taught<'p>> {
+        Some(Taught { teacher: teacher?.model, hidden: self.hidden.as_ref()? })
+    }
+
+    /// Whether its activations are in the cache.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.strategy, PassStrategy::Cached { .. })
+    }
+
+    /// Whether a tape waits for the loss.
+    pub fn keeps_tape(&self) -> bool {
+        matches!(self.strategy, PassStrategy::Forward(_))
     }
 
     /// The batch that goes forward before the loss, and the tape that it keeps; none where the
@@ -166,11 +191,12 @@ impl Pass<'_> {
         cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
+        taught: Option<Taught<'_>>,
     ) -> Option<Tape<'c>> {
         let PassStrategy::Cached { slots } = &self.strategy else { return None };
         let cache = cache.expect("a cached pass has a cache");
         let _span = span("forward from the cache").with("targets", self.targets.len());
-        Some(model.tape_from_cache(self.packed(masks), temperature, cache, slots))
+        Some(model.tape_from_cache(self.packed(masks), temperature, cache, slots, taught))
     }
 
     /// Packs the pass's sequences. `masks` has the masks of all targets of the update.
@@ -287,7 +313,8 @@ mod tests {
                     PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8, ..NO_ROOM };
                 let masks = &SamplingMasks::default();
                 let (sequences, idle) = (&sequences[..], &idle[..]);
-                let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
+                let (temperature, teacher) = (1.0, None);
+                let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature, teacher };
                 passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
                     .into_iter()
                     .map(|pass| {
@@ -355,6 +382,7 @@ mod tests {
             idle: &[false, true, true, false, true],
             on_policy: &vec![None; 5],
             temperature: 1.0,
+            teacher: None,
         };
         for (tape_bytes, waiting) in [(2 * all + least, 2 * all), (2 * least, 2 * least)] {
             let slices = PassLimits { by_layer: true, weights_in_slices: true, ..NO_ROOM };

@@ -92,6 +92,7 @@ impl ProcessBatch {
             idle: &vec![false; places.len()],
             on_policy: &vec![None; places.len()],
             temperature,
+            teacher: None,
         };
         let forward = learner.forward(batch)?;
         let ratios = self.ratios(places, &forward.scores.logprobs);

@@ -479,8 +479,7 @@ mod tests {
                     let packed = Packed::new(&[Sequence { tokens: &[1, 2, 3], score_from: 1 }]);
                     let (_, tape) = model.forward(packed, 1.0, TapeKind::Activations);
                     let (logprobs, entropies) = (&[0.1, 0.2], &[0.0; 2]);
-                    let derivatives =
-                        Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
+                    let derivatives = Derivatives::of(logprobs, entropies);
                     (0, tape, derivatives)
                 };
                 let mut gradient = ShardedGradient::new(0..1, by_layer);
@@ -541,8 +540,7 @@ mod tests {
                 let packed = Packed::new(&[Sequence { tokens: &[1, 2, 3, 4], score_from: 1 }]);
                 let (_, tape) = model.forward(packed, 1.0, TapeKind::Activations);
                 let (logprobs, entropies) = (&[0.1, 0.2, 0.3], &[0.0; 3]);
-                let derivatives =
-                    Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
+                let derivatives = Derivatives::of(logprobs, entropies);
                 gradient.add(&model, None, &ranks, vec![(0, tape, derivatives)], true).unwrap();
                 let Memory { sums, .. } = gradient.memory.as_mut().unwrap();
                 let sets = sums.waiting.iter().chain([&*sums.gradient.parameters_mut()]);

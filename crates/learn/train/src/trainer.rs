@@ -400,7 +400,9 @@ impl<T: Trainer> Prepared<T> {
         let of_teacher =
             |teacher: &Teacher| TeacherBytes::of(backend, &teacher.layout, self.demand);
         let teacher = self.teacher.as_ref().map(of_teacher).unwrap_or_default();
-        Demand { teacher, ..self.demand }
+        let its = self.teacher.as_ref().map_or(&self.layout, |teacher| &teacher.layout);
+        let row = if self.demand.is_taught { its.taught_bytes_per_token(backend) } else { 0 };
+        Demand { teacher: teacher.with_rows(row), ..self.demand }
     }
 
     /// Estimates the run's time on a device, whose speed is measured for a tenth of a second.

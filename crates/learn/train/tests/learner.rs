@@ -42,7 +42,7 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
         d_logprobs: from_mean(&scores.logprobs),
         d_entropies: from_mean(&scores.entropies),
         d_log_masses: from_mean(&scores.log_masses),
-        d_experts: Vec::new(),
+        ..Coefficients::default()
     }
 }
 
@@ -180,6 +180,7 @@ fn updates_however_passes_are_made(model: impl Fn() -> Model) {
                         idle: &idle,
                         on_policy: &on_policy,
                         temperature: TEMPERATURE,
+                        teacher: None,
                     };
                     accumulate(&mut learner, batch).unwrap();
                     assert!(learner.step(0.01).unwrap().is_finite());
@@ -221,6 +222,7 @@ fn what_is_cached_is_what_is_used() {
             idle: &NONE,
             on_policy: &on_policy,
             temperature: TEMPERATURE,
+            teacher: None,
         };
         accumulate(&mut learner, batch).unwrap();
         learner.step(0.01).unwrap();

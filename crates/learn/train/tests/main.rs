@@ -9,6 +9,7 @@ mod parity;
 mod process_model;
 mod ranks;
 mod ranks_pulled;
+mod reverse_kl;
 mod rewards;
 mod router;
 mod runs;

@@ -14,7 +14,7 @@ use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{Model, Sequence};
 use isentrope_ranks::threads::worlds;
 use isentrope_ranks::{Settings, Watch, World};
-use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch, UpdateTeacher};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
@@ -89,6 +89,7 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
     let cases = [
         "all weights",
         "adapters",
+        "an exact divergence",
         "experts",
         "adapters of experts",
         "states",
@@ -102,6 +103,7 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
     match env::var(CASE).as_deref() {
         Ok("all weights") => update(before, plain(16), plain(24)),
         Ok("adapters") => update(before, with_adapters, plain(24)),
+        Ok("an exact divergence") => update_by(before, true, plain(16), plain(24)),
         Ok("experts") => update(before, with_experts, with_experts),
         Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
         Ok("states") => update(before, with_states, with_states),
@@ -137,10 +139,21 @@ fn adapted(base: Model, targets: Targets) -> Model {
 }
 
 fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Arc<Cpu>) -> Model) {
+    update_by(before, false, policy, teacher);
+}
+
+/// `is_taught`: the loss has the exact divergence from the teacher.
+fn update_by(
+    before: usize,
+    is_taught: bool,
+    policy: impl Fn(Arc<Cpu>) -> Model,
+    teacher: impl Fn(Arc<Cpu>) -> Model,
+) {
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let sets = ParameterSets { shards: 3, ..ParameterSets::default() };
-    assert_planned(before, &[updates(TrainingRanks::alone(3), sets, &settings, policy, teacher)]);
+    let ranks = TrainingRanks::alone(3);
+    assert_planned(before, &[updates(ranks, sets, &settings, is_taught, policy, teacher)]);
 }
 
 /// Two ranks, which are threads here, share the gradient of a model of many layers, and perhaps its
@@ -156,7 +169,7 @@ fn update_of_ranks(before: usize, shard: Shard) {
     let sets = ParameterSets { ranks: 2, shard, ..ParameterSets::default() };
     let rank = |world: World| {
         let ranks = TrainingRanks::new(Arc::new(world), 2).unwrap();
-        updates(ranks, sets, &memory, with_layers, with_states)
+        updates(ranks, sets, &memory, false, with_layers, with_states)
     };
     let plans = thread::scope(|scope| {
         let worlds = worlds(2, &settings).unwrap().0.into_iter();
@@ -172,6 +185,7 @@ fn updates(
     ranks: TrainingRanks,
     sets: ParameterSets,
     settings: &MemorySettings,
+    is_taught: bool,
     policy: impl Fn(Arc<Cpu>) -> Model,
     teacher: impl Fn(Arc<Cpu>) -> Model,
 ) -> Plan {
@@ -184,9 +198,12 @@ fn updates(
         waiting_tokens: SEQUENCES * TOKENS,
         loss_tokens: SEQUENCES * TOKENS,
         sets,
+        is_taught,
         ..Demand::default()
     };
+    let row = teacher.layout.taught_bytes_per_token(&*teacher.backend);
     let of_teacher = TeacherBytes::of(&*teacher.backend, &teacher.layout, demand);
+    let of_teacher = of_teacher.with_rows(if is_taught { row } else { 0 });
     let demand = Demand { teacher: of_teacher, ..demand };
     let plan = Plan::new(&*model.backend, &model.layout, demand, settings, 8 << 30).unwrap();
     let optimizer = Optimizer::new(
@@ -217,6 +234,8 @@ fn updates(
             idle: &[false; SEQUENCES],
             on_policy: &on_policy,
             temperature: 1.0,
+            teacher: is_taught
+                .then_some(UpdateTeacher { model: Some(&teacher), sequences: &sequences }),
         };
         let has_experts = learner.model.config.experts.is_some();
         let balance = has_experts.then(|| learner.router_balance(&sequences).unwrap());
@@ -224,8 +243,9 @@ fn updates(
         let ones = vec![1.0; forward.scores.logprobs.len()];
         let derivatives = Coefficients {
             d_logprobs: ones.clone(),
-            d_entropies: ones,
+            d_entropies: ones.clone(),
             d_experts: balance.map(|of| of.slopes(1e-2)).unwrap_or_default(),
+            d_divergences: if is_taught { ones.clone() } else { Vec::new() },
             ..Coefficients::default()
         };
         learner.backward(forward, &derivatives).unwrap();

@@ -107,6 +107,7 @@ fn accumulate(
         on_policy_step: None, // the fixture's log-probs are another program's
         temperature: TEMPERATURE,
         terms: LossTerms::default(),
+        teaching: None,
     };
     batch.accumulate(learner, &inputs).unwrap()
 }

@@ -55,6 +55,7 @@ fn updates(
             idle: &SILENT,
             on_policy: &vec![None; sequences.len()],
             temperature: TEMPERATURE,
+            teacher: None,
         };
         let scores = accumulate(&mut learner, batch).unwrap();
         seen.extend([scores.logprobs, scores.entropies, scores.log_masses]);
@@ -277,6 +278,7 @@ fn weights_are_gathered_for_passes_alone() {
                 idle: &NONE,
                 on_policy: &on_policy,
                 temperature: TEMPERATURE,
+                teacher: None,
             };
             let forward = learner.forward(batch).unwrap();
             let d_logprobs = vec![slope; forward.scores.logprobs.len()];

@@ -29,7 +29,14 @@ fn batch<'a>(
     masks: &'a isentrope_kernels::SamplingMasks,
     on_policy: &'a [Option<OnPolicy<'a>>],
 ) -> UpdateBatch<'a> {
-    UpdateBatch { sequences, masks, idle: &SILENT, on_policy, temperature: TEMPERATURE }
+    UpdateBatch {
+        sequences,
+        masks,
+        idle: &SILENT,
+        on_policy,
+        temperature: TEMPERATURE,
+        teacher: None,
+    }
 }
 
 /// The choices of each expert in each block by the rows that predict the targets of sequences with

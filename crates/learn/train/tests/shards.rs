@@ -65,6 +65,7 @@ fn reinforced(learner: &mut Learner, sequences: &[Sequence<'_>], idle: &[bool]) 
         idle,
         on_policy: &on_policy,
         temperature: TEMPERATURE,
+        teacher: None,
     };
     let forward = learner.forward(batch).unwrap();
     learner.backward(forward, &coefficients(sequences, idle)).unwrap();

@@ -137,8 +137,8 @@ fn trained_after(
     let batch = TrainingBatch::minibatches(&groups, &learnt, 1).next().unwrap();
     assert_eq!((batch.response_tokens(), batch.all_tokens()), (16, 29));
     let terms = LossTerms { entropy_coefficient: 0.5, ..LossTerms::default() };
-    let inputs =
-        LossInputs { settings: &settings, temperature: TEMPERATURE, on_policy_step, terms };
+    let (temperature, teaching) = (TEMPERATURE, None);
+    let inputs = LossInputs { settings: &settings, temperature, on_policy_step, terms, teaching };
     let loss = batch.accumulate(&mut learner, &inputs).unwrap();
     (loss, gradient(&mut learner))
 }
@@ -186,6 +186,7 @@ fn gradient_by_hand(d_logprobs: [f32; 2], d_entropies: [f32; 2]) -> (Vec<u32>, V
             idle: &[false; 2],
             on_policy: &[None, None],
             temperature: TEMPERATURE,
+            teacher: None,
         })
         .unwrap();
     let entropies = forward.scores.entropies.clone();

@@ -14,7 +14,7 @@ use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{self, Text, noise, pack};
 use crate::{OracleTolerance, Tolerance, properties};
-use isentrope_model::{Derivatives, Gradient, Model, Packed, TapeKind};
+use isentrope_model::{Derivatives, Gradient, Model, Packed, Scores, Tape, TapeKind, Taught};
 
 properties!(directional_derivatives);
 
@@ -65,12 +65,24 @@ fn directional_derivatives(trial: &Trial) {
         let packed = pack(&texts);
         let targets: Vec<u32> =
             texts.iter().flat_map(|text| &text.tokens[text.score_from.max(1)..]).copied().collect();
+        let teacher = models::model("qwen3-untied", &model.backend);
+        let hidden = teacher.end_hidden(teacher.through_blocks(&packed, None), &packed);
+        let taught = Taught { teacher: Some(&teacher), hidden: &hidden };
         let packed = packed.with_masks(masks(&targets, model.config.vocab_size));
-        let [a, b, c] = [1, 2, 3].map(|seed| noise(seed, targets.len()));
+        let [a, b, c, mut e] = [1, 2, 3, 4].map(|seed| noise(seed, targets.len()));
+        if eps.is_some() {
+            e.fill(0.0); // differences of a hybrid are too coarse for one more term
+        }
+        let derivatives = Derivatives {
+            logprobs: &a,
+            entropies: &b,
+            log_masses: &c,
+            divergences: &e,
+            taught: Some(taught),
+            ..Derivatives::default()
+        };
         let mut gradient = Gradient::zeros(&model).unwrap();
-        let (_, tape) = model.forward(packed.clone(), TEMPERATURE, TapeKind::BlockInputs);
-        let derivatives =
-            Derivatives { logprobs: &a, entropies: &b, log_masses: &c, ..Derivatives::default() };
+        let (_, tape) = forward(&model, &packed, taught);
         model.backward(tape, derivatives, &mut gradient);
         let gradient = gradient.finish(&model);
 
@@ -92,7 +104,7 @@ fn directional_derivatives(trial: &Trial) {
                     let backend = model.backend.clone();
                     model.trained_mut().set_rows(&*backend, id, parameter, tensor, 0, &moved);
                     let is_smooth = choices.is_empty() || choices_of(&model, &packed) == choices;
-                    is_smooth.then(|| loss(&model, &packed, [&a, &b, &c]))
+                    is_smooth.then(|| loss(&model, &packed, derivatives))
                 };
                 let mut measure = |step: f64| {
                     let near = move_by(step)? - move_by(-step)?;
@@ -137,9 +149,18 @@ fn choices_of(model: &Model, packed: &Packed) -> Vec<Vec<u32>> {
     model.routes(packed).into_iter().map(|routes| routes.experts).collect()
 }
 
-fn loss(model: &Model, packed: &Packed, [a, b, c]: [&[f32]; 3]) -> f64 {
-    let scores = model.score(packed, TEMPERATURE);
-    dot(&scores.logprobs, a) + dot(&scores.entropies, b) + dot(&scores.log_masses, c)
+fn forward(model: &Model, packed: &Packed, taught: Taught<'_>) -> (Scores, Tape<'static>) {
+    let pass = model.through_blocks(packed, Some(TapeKind::BlockInputs));
+    let mut tape = model.end_forward(pass, packed.clone(), TEMPERATURE, Some(taught));
+    (tape.read_scores(model), tape)
+}
+
+/// The loss with these derivatives.
+fn loss(model: &Model, packed: &Packed, by: Derivatives<'_>) -> f64 {
+    let (scores, tape) = forward(model, packed, by.taught.unwrap());
+    let of_scores = dot(&scores.logprobs, by.logprobs) + dot(&scores.entropies, by.entropies);
+    let of_masses = dot(&scores.log_masses, by.log_masses);
+    of_scores + of_masses + dot(&tape.read_divergences(model), by.divergences)
 }
 
 fn dot(x: &[f32], y: &[f32]) -> f64 {

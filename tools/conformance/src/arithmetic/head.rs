@@ -5,7 +5,7 @@ use crate::data::{assert_bits, assert_close, indices, masks, noise, wide};
 use crate::device::{Device, Trial, gradient, weights};
 use crate::properties;
 use isentrope_kernels::{
-    Buffer, EntropySlopes, HeadScores, HeadStatistics, Linear, Role, SamplingMasks,
+    Buffer, EntropySlopes, HeadScores, HeadStatistics, Linear, Role, SamplingMasks, TeacherRows,
 };
 
 properties!(
@@ -17,6 +17,8 @@ properties!(
     entropies_with_closed_forms,
     gradients_of_extreme_logits,
     masks_of_extreme_logits,
+    divergences_from_a_teacher,
+    divergences_of_extreme_logits,
     slopes_of_entropies,
     slopes_of_extreme_entropies,
     steps_of_the_head_change_entropies_by_their_slopes,
@@ -88,7 +90,7 @@ impl<'a> Rows<'a> {
     fn statistics(&self) -> HeadStatistics {
         let ([x, packed], targets) = (&self.on_device, self.device.upload_index(&self.targets));
         let masks = self.masks.clone().into();
-        self.device.head(self.shape, x, packed, targets, masks, self.temperature)
+        self.device.head(self.shape, x, packed, targets, masks, self.temperature, None)
     }
 
     fn scores(&self) -> HeadScores {
@@ -107,7 +109,7 @@ impl<'a> Rows<'a> {
         let role = Role::Activation(self.targets.len(), shape.inputs);
         let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), before));
         let statistics = self.statistics();
-        device.head_backward(shape, x, packed, &statistics, a, b, c, &mut dx, Some(&mut dw));
+        device.head_backward(shape, x, packed, &statistics, a, b, c, None, &mut dx, Some(&mut dw));
         [device.download(role, &dx), device.download(gradient(shape), &dw)]
     }
 
@@ -226,6 +228,107 @@ fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
             assert!(dx.iter().all(|&d| f64::from(d).abs() < noise), "dx of {what}");
         } else {
             assert_close(&format!("dx of {what}"), &dx, &want_dx, tolerance.head_gradient);
+        }
+    }
+}
+
+/// The reverse KL to a teacher of another width, whose head may have more tokens, and the gradient
+/// of it and of all other scores.
+fn divergences_from_a_teacher(trial: &Trial) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
+    for (number, case) in shapes_and_rows().enumerate() {
+        let (shape, count, temperature) = case;
+        let rows = Rows::spread(device, case, masks);
+        let its =
+            Linear { inputs: 9 + number % 5, outputs: shape.outputs + [0, 1, 70][number % 3] };
+        let hidden = device.noise(Role::Activation(count, its.inputs), 11);
+        let head = spread(device, its);
+        let [on_device, packed] =
+            [(Role::Activation(count, its.inputs), &hidden), (weights(its), &head)]
+                .map(|(role, numbers)| device.upload(role, numbers));
+        let teacher = TeacherRows { hidden: &on_device, weights: &packed, shape: its };
+        let none = vec![0.0; its.outputs];
+        let of_teacher = reference::linear(&wide(&hidden), &wide(&head), &none, its.inputs);
+        let of_teacher = of_teacher.chunks(its.outputs).map(|row| &row[..shape.outputs]);
+
+        let by = [4, 5, 7, 8].map(|seed| noise(seed, count));
+        let [a, b, c, e] = by.each_ref().map(Vec::as_slice);
+        let ([x, weights], targets) = (&rows.on_device, device.upload_index(&rows.targets));
+        let kept = rows.masks.clone().into();
+        let statistics = device.head(shape, x, weights, targets, kept, temperature, Some(teacher));
+        let divergences = device.divergences(&statistics);
+        let role = Role::Activation(count, shape.inputs);
+        let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
+        let (taught, wanted) = (Some((teacher, e)), Some(&mut dw));
+        device.head_backward(shape, x, weights, &statistics, a, b, c, taught, &mut dx, wanted);
+
+        let temperature = f64::from(temperature);
+        let mut d_logits = Vec::new();
+        for (r, (row, its)) in rows.logits().chunks(shape.outputs).zip(of_teacher).enumerate() {
+            let [own, theirs] = [row, its].map(|of| reference::log_softmax(of, temperature));
+            let want = reference::divergence(&own, &theirs);
+            let what = format!("reverse KL of {}", rows.what(r));
+            assert_near(&what, divergences[r], want, tolerance.scores);
+            let by = by.each_ref().map(|by| f64::from(by[r]));
+            let (target, kept) = (rows.targets[r] as usize, rows.masks.of(r));
+            let [a, b, c, e] = by;
+            let others = reference::head_backward(row, temperature, target, kept, [a, b, c]);
+            let of_kl = reference::divergence_backward(row, its, temperature);
+            d_logits.extend(others.iter().zip(of_kl).map(|(other, of_kl)| other + e * of_kl));
+        }
+        let [dx, dw] = [device.download(role, &dx), device.download(gradient(shape), &dw)];
+        let (x, w) = (wide(&rows.x), wide(&rows.weights));
+        let (want_dx, want_dw, _) = reference::linear_backward(&x, &w, &d_logits, shape.inputs);
+        if shape.outputs > 1 {
+            let what = format!("of {count} rows, {shape:?}, temperature {temperature}");
+            assert_close(&format!("dx {what}"), &dx, &want_dx, tolerance.head_gradient);
+            assert_close(&format!("dw {what}"), &dw, &want_dw, tolerance.head_gradient);
+        }
+    }
+}
+
+/// Whatever the logits, agreement is worth exactly nothing, and nothing is not a number.
+fn divergences_of_extreme_logits(trial: &Trial) {
+    for device in trial.devices() {
+        for logits in extreme_logits() {
+            let logits = seen(&device, logits);
+            let rows = Rows::of_logits(&device, &logits, &[2], SamplingMasks::default(), 1.0);
+            let [x, packed] = &rows.on_device;
+            let mut other = logits.clone();
+            other.reverse();
+            let other = seen(&device, other);
+            let other = device.upload(weights(rows.shape), &other);
+            for (its, agrees) in [(packed, true), (&other, false)] {
+                let teacher = TeacherRows { hidden: x, weights: its, shape: rows.shape };
+                let targets = device.upload_index(&[2]);
+                let masks = SamplingMasks::default().into();
+                let statistics =
+                    device.head(rows.shape, x, packed, targets, masks, 1.0, Some(teacher));
+                let divergence = device.divergences(&statistics)[0];
+                let mut dw = device.zeros(gradient(rows.shape));
+                let mut dx = device.blank(Role::Activation(1, 1));
+                let (zero, taught) = ([0.0], Some((teacher, &[0.3][..])));
+                device.head_backward(
+                    rows.shape,
+                    x,
+                    packed,
+                    &statistics,
+                    &zero,
+                    &zero,
+                    &[],
+                    taught,
+                    &mut dx,
+                    Some(&mut dw),
+                );
+                let dw = device.download(gradient(rows.shape), &dw);
+                if agrees {
+                    assert_eq!(divergence, 0.0);
+                    assert!(dw.iter().all(|&d| d == 0.0), "{dw:?}");
+                } else {
+                    assert!(divergence >= -1e-6, "{divergence}");
+                    assert!(dw.iter().all(|d| d.is_finite()), "{:?}: {dw:?}", &logits[..7]);
+                }
+            }
         }
     }
 }

@@ -218,6 +218,23 @@ pub fn head_backward(
     gradient.collect()
 }
 
+/// KL(pi || q) in nats, from log-probs; an impossible token of pi adds nothing.
+pub fn divergence(logprobs: &[f64], of_teacher: &[f64]) -> f64 {
+    let term = |(&l, &q): (&f64, &f64)| if l.exp() == 0.0 { 0.0 } else { l.exp() * (l - q) };
+    logprobs.iter().zip(of_teacher).map(term).sum()
+}
+
+/// `d divergence / d logits` of one row, beside a teacher's logits of the same tokens.
+pub fn divergence_backward(logits: &[f64], of_teacher: &[f64], temperature: f64) -> Vec<f64> {
+    let [own, its] = [logits, of_teacher].map(|logits| log_softmax(logits, temperature));
+    let mean = divergence(&own, &its);
+    let slope = |(&l, &q): (&f64, &f64)| match l.exp() {
+        0.0 => 0.0,
+        p => p * (l - q - mean) / temperature,
+    };
+    own.iter().zip(&its).map(slope).collect()
+}
+
 /// The slope of the entropy along the gradient of the target's log-prob among the tokens that are
 /// kept, both by logits over temperature.
 pub fn entropy_slope(logits: &[f64], temperature: f64, target: usize, kept: &[u32]) -> f64 {
@@ -260,6 +277,7 @@ pub(crate) mod finite_differences {
         glu_gradient,
         attention_gradient,
         head_gradient,
+        divergence_gradient,
         slope_of_the_entropy
     );
 
@@ -338,6 +356,17 @@ pub(crate) mod finite_differences {
             assert_gradient(&logits, &gradient, |z| {
                 let logprobs = log_softmax(z, temperature);
                 a * logprobs[target] + b * entropy(&logprobs) + c * log_mass(&logprobs, kept)
+            });
+        }
+    }
+
+    fn divergence_gradient(_: &Trial) {
+        let [logits, teacher] = [1, 2].map(|seed| data(seed, 11));
+        for temperature in [1.0, 0.7] {
+            let gradient = divergence_backward(&logits, &teacher, temperature);
+            assert_gradient(&logits, &gradient, |z| {
+                let [own, its] = [z, &teacher].map(|logits| log_softmax(logits, temperature));
+                divergence(&own, &its)
             });
         }
     }

@@ -39,7 +39,7 @@ fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
         // A pass uses nothing up.
         for _ in 0..2 {
             let mut tape =
-                model.tape_from_cache(pack(&texts), temperature, &activation_cache, &slots);
+                model.tape_from_cache(pack(&texts), temperature, &activation_cache, &slots, None);
             prop_assert!(results(model, (tape.read_scores(model), tape)) == expected);
         }
     });

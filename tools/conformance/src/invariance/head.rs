@@ -5,6 +5,7 @@ use crate::device::{Device, Trial, gradient, weights};
 use crate::properties;
 use isentrope_kernels::{
     Adjustments, DeviceBatch, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
+    TeacherRows,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,6 +33,11 @@ fn blocks_of_the_head(trial: &Trial) {
     let packed = device.upload_noise(weights(shape), 2);
     let (targets, a, b, c) =
         (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
+    let (taught, its_head, e) = (
+        device.noise(Role::Activation(rows, 2), 7),
+        device.upload_noise(weights(shape), 8),
+        noise(9, rows),
+    );
     // Only some rows have masks: masks of all rows would take long.
     let some = masks(&targets[..40], 1000);
     let masks =
@@ -43,18 +49,34 @@ fn blocks_of_the_head(trial: &Trial) {
         let masks = Arc::new(masks.part(range.clone()));
         let slopes =
             device.entropy_slopes(shape, &device_x, &packed, index(), masks.clone(), 1.0).slopes;
-        let mut statistics = device.head(shape, &device_x, &packed, index(), masks, 1.0);
+        let hidden = device.upload(role, &taught[range.start * 2..range.end * 2]);
+        let teacher = TeacherRows { hidden: &hidden, weights: &its_head, shape };
+        let mut statistics =
+            device.head(shape, &device_x, &packed, index(), masks, 1.0, Some(teacher));
+        let divergences = device.divergences(&statistics);
         let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
-        let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
-        device.head_backward(shape, &device_x, &packed, &statistics, a, b, c, &mut dx, Some(dw));
-        [logprobs, entropies, log_masses, slopes, device.download(role, &dx)]
+        let [a, b, c, e] = [&a, &b, &c, &e].map(|of| &of[range.clone()]);
+        let (of_teacher, dw) = (Some((teacher, e)), Some(dw));
+        device.head_backward(
+            shape,
+            &device_x,
+            &packed,
+            &statistics,
+            a,
+            b,
+            c,
+            of_teacher,
+            &mut dx,
+            dw,
+        );
+        [logprobs, entropies, log_masses, slopes, divergences, device.download(role, &dx)]
     };
     let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));
     let at_once = head(0..rows, &mut whole);
     let cut = block / 3;
     let (first, second) = (head(0..cut, &mut halves), head(cut..rows, &mut halves));
-    for i in 0..5 {
+    for i in 0..6 {
         assert_bits("rows", &[&first[i][..], &second[i][..]].concat(), &at_once[i]);
     }
     let [halves, whole] = [&halves, &whole].map(|dw| device.download(gradient(shape), dw));
@@ -124,7 +146,7 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
                 assert!(!kept.is_whole() || !adjustments.truncates() || vocabulary < 3);
                 let targets = device.upload_index(&targets);
                 let mut statistics =
-                    device.head(shape, &hidden, &packed, targets, kept.into(), temperature);
+                    device.head(shape, &hidden, &packed, targets, kept.into(), temperature, None);
                 let HeadScores { logprobs, entropies, mut log_masses } =
                     device.scores(&mut statistics);
                 log_masses.resize(draws.len(), 0.0);

@@ -4,7 +4,8 @@ use crate::data::{assert_bits, indices, masks, noise, pieces};
 use crate::device::{Device, Trial, assert_variants_agree, gradient, vector_gradient};
 use crate::properties;
 use isentrope_kernels::{
-    Adjustments, Buffer, Draw, Gate, Grouped, HeadScores, Kind, Linear, RmsNorm, Role, Turn,
+    Adjustments, Buffer, Draw, Gate, Grouped, HeadScores, Kind, Linear, RmsNorm, Role, TeacherRows,
+    Turn,
 };
 use proptest::prelude::*;
 use std::ops::Range;
@@ -117,19 +118,26 @@ fn operate_with(
 
     let (index, masks) = (|| device.upload_index(words), Arc::new(masks(words, outputs)));
     let slopes = device.entropy_slopes(shape, &x, &packed, index(), masks.clone(), 0.7).slopes;
-    let mut statistics = device.head(shape, &x, &packed, index(), masks, 0.7);
+    let mut statistics = device.head(shape, &x, &packed, index(), masks.clone(), 0.7, None);
     let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
     log_masses.resize(n, 0.0); // none where no row of these has a mask
     let mut d_hidden = device.blank(some(inputs));
     let mut d_head = sum(4, dw_role);
     let (a, b, c) = (&host(15), &host(16), &host(18));
     let d_head_of = Some(&mut d_head);
-    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut d_hidden, d_head_of);
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, None, &mut d_hidden, d_head_of);
     // The weights' gradient changes nothing about that of hidden states.
     let d_hidden = device.download(some(inputs), &d_hidden);
     let mut alone = device.blank(some(inputs));
-    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut alone, None);
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, None, &mut alone, None);
     assert_bits("head_backward without dw", &device.download(some(inputs), &alone), &d_hidden);
+    let its_head = device.upload_noise(weights(Kind::Matrix(shape)), 22);
+    let hidden = part(21, inputs);
+    let teacher = TeacherRows { hidden: &hidden, weights: &its_head, shape };
+    let statistics = device.head(shape, &x, &packed, index(), masks, 0.7, Some(teacher));
+    let divergences = device.divergences(&statistics);
+    let (mut d_taught, taught) = (device.blank(some(inputs)), Some((teacher, &host(23)[..])));
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, taught, &mut d_taught, None);
     let uniforms = host(17);
     let draw = |row: usize| Draw {
         row,
@@ -157,6 +165,8 @@ fn operate_with(
             ("glu", inputs / 2, get(&gated, inputs / 2)),
             ("glu_backward", inputs, get(&gate_up, inputs)),
             ("glu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
+            ("divergences", 1, divergences),
+            ("head_backward with a teacher", inputs, get(&d_taught, inputs)),
             ("scale_rows", inputs, get(&scaled, inputs)),
             ("add_rows", inputs, get(&added, inputs)),
             ("embed", inputs, get(&embedded, inputs)),

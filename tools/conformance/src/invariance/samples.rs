@@ -228,7 +228,7 @@ fn check_slots(
             Packed::new(&[sequence]).with_masks(masks.clone())
         };
         let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
-        let mut tape = model.tape_from_cache(pack(), temperature, activation_cache, &[slots]);
+        let mut tape = model.tape_from_cache(pack(), temperature, activation_cache, &[slots], None);
         let from_cache = (tape.read_scores(model), tape);
         let passed = model.forward(pack(), temperature, TapeKind::Activations);
         prop_assert!(log_masses.is_empty() || bits(&passed.0.log_masses) == bits(&log_masses));

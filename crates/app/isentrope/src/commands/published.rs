@@ -57,7 +57,7 @@ mod tests {
     /// Controllers of another part's strength give tokens no coefficients of their own; the KL to
     /// the reference, PRIME and teachers need other models. The other advantages differ from
     /// GRPO's by their baseline and scale, which no paper proposes for entropy.
-    const WITHOUT: [&str; 13] = [
+    const WITHOUT: [&str; 14] = [
         "objective.advantage = \"distill\"",
         "objective.advantage = \"dr-grpo\"",
         "objective.advantage = \"opo\"",
@@ -67,6 +67,7 @@ mod tests {
         "objective.advantage = \"remax\"",
         "objective.advantage = \"rloo\"",
         "objective.covariance.target_entropy",
+        "objective.distillation.divergence = \"reverse-kl\"",
         "objective.distillation.self_teacher",
         "objective.distillation.teacher",
         "objective.entropy_bonus.target",

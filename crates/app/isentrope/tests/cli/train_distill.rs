@@ -66,6 +66,41 @@ fn a_teacher_equal_to_the_student_moves_no_weight() {
     assert!(weights(&bench.out("same"), 1) == weights(&before, 1));
 }
 
+/// The divergence over the vocabulary. Its value is in `kl/teacher`, and the sampled token's form
+/// estimates it.
+#[test]
+fn a_student_learns_from_a_teachers_whole_distributions_and_goes_on() {
+    let bench = Bench::train();
+    let exact = "objective.distillation.divergence=reverse-kl";
+    let sets = format!("{} {exact}", distill(TEACHER));
+    let whole = assert_resumes(&bench, "whole", &sets, 1, 2);
+    let due = "run.steps=2 eval.every=1 checkpoint.every=1 optimizer.schedule=constant";
+    let other = format!("{sets} {due} memory.micro_batch_tokens=11");
+    assert_same_results(&whole, &bench.run("other", other, "--threads 3"));
+    let kl = |out| number(&metrics(out)[1], "kl/teacher");
+    let estimate = bench.run("sampled", format!("{} {due}", distill(TEACHER)), "");
+    let (exact_kl, estimate) = (kl(&whole), kl(&estimate));
+    assert!(exact_kl > 0.0 && (exact_kl / estimate - 1.0).abs() < 0.3, "{exact_kl} {estimate}");
+    // Beside rewards it has a term too, and a plan counts the teacher's logits.
+    let both = format!("{sets} objective.advantage=rloo update.prompts=2 update.epochs=2 {due}");
+    bench.run("both", both, "");
+    let plan = |sets: &str| stdout_of(bench.command("plan", sets, "--dry-run"));
+    assert!(plan(&sets) != plan(&distill(TEACHER)));
+    // A teacher that agrees moves no weight, and one that learns is asked in one update alone.
+    let agreeing = format!("{} {exact} run.steps=1 eval.every=0", distill(base()));
+    let same = bench.run("same", agreeing, "");
+    let line = &metrics(&same)[1];
+    let values = ["kl/teacher", "grad/norm"].map(|name| number(line, name));
+    assert!(values[0] == 0.0, "the first of several updates moves nothing: {values:?}");
+    let live = format!(
+        "objective.advantage=distill rollout.filter=false {exact} \
+         objective.distillation.self_teacher=live update.prompts=4 update.epochs=2 \
+         objective.distillation.teacher_prompt=\"{{prompt}}{{answer}}\""
+    );
+    let parts = ["objective.distillation.self_teacher", "2 updates per rollout"];
+    failure_last(bench.command("live", live, ""), &parts);
+}
+
 #[test]
 fn data_without_answers_teach_what_the_teacher_says() {
     let bench = Bench::train();
@@ -103,8 +138,11 @@ fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
              objective.distillation.teacher_prompt=\"{prompt}\""
         )
     };
-    let [base, live] = ["base", "live"].map(|kind| {
-        let sets = taught(kind, "{hint}{prompt}");
+    let exact = "objective.distillation.divergence=reverse-kl update.prompts=4 update.epochs=1";
+    let kinds = [("base", ""), ("live", ""), ("base", exact), ("live", exact)];
+    let [base, live, exact_base, exact_live] = kinds.map(|(kind, exact)| {
+        let sets = format!("{} {exact}", taught(kind, "{hint}{prompt}"));
+        let kind = &format!("{kind}{}", exact.len());
         let whole = assert_resumes(&bench, kind, &sets, 1, 2);
         let due = "run.steps=2 checkpoint.every=1 optimizer.schedule=constant";
         let other = format!("{sets} {due} memory.micro_batch_tokens=11");
@@ -115,6 +153,7 @@ fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
     });
     assert!(base[0] == live[0] && base[0] > 0.0, "both have the weights that training starts from");
     assert!(base[1] != live[1], "{base:?}");
+    assert!(exact_base[0] == exact_live[0] && exact_base[1] != exact_live[1]);
     // The reference is in memory, and the longest prompt of the teacher in the plan's passes.
     let plan = |kind: &str| {
         let said = stdout_of(bench.command("plan", taught(kind, "{prompt}{hint}"), "--dry-run"));

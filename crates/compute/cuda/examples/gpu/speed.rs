@@ -177,7 +177,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     bench.time(&format!("head, {scored} tokens"), work, || {
         let targets = backend.upload_index(&chosen[..scored]);
         let masks = Arc::new(SamplingMasks::default());
-        let mut statistics = backend.head(shape, &x, &embedding, targets, masks, 1.0);
+        let mut statistics = backend.head(shape, &x, &embedding, targets, masks, 1.0, None);
         backend.scores(&mut statistics);
     });
     let drawn = divided(256).min(tokens);

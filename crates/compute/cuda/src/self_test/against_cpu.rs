@@ -60,7 +60,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
         );
     }
     let mut statistics =
-        b.head(SHAPE, &normed, &weights, b.upload_index(&targets), Arc::new(masks), 0.9);
+        b.head(SHAPE, &normed, &weights, b.upload_index(&targets), Arc::new(masks), 0.9, None);
     let scores = b.scores(&mut statistics);
     results.push(("the head's log-probs", scores.logprobs));
     results.push(("the head's entropies", scores.entropies));

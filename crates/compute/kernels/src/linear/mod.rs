@@ -68,7 +68,7 @@ impl Linear {
         outputs.saturating_mul(inputs)
     }
 
-    fn panels(self) -> usize {
+    pub(crate) fn panels(self) -> usize {
         self.outputs.div_ceil(PANEL)
     }
 

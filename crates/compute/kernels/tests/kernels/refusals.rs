@@ -22,7 +22,15 @@ const REFUSED: [(&str, fn()); 16] = [
     ("assertion", || {
         let shape = Linear { inputs: 2, outputs: 5 };
         let masks = SamplingMasks::default().into();
-        cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().upload_index(&[5]), masks, 1.0);
+        cpu().head(
+            shape,
+            &zeros(1, 2),
+            &no_weights(shape),
+            cpu().upload_index(&[5]),
+            masks,
+            1.0,
+            None,
+        );
     }),
     ("overlap", || {
         let layout = Grouped { stride: 15, offset: 0, groups: 2, features: 8 };

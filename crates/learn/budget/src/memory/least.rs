@@ -40,6 +40,8 @@ pub(super) struct Updates<'a> {
     optimizer: usize,
     /// The teacher's memory.
     teacher: TeacherBytes,
+    /// Whether the loss has the exact divergence from it.
+    is_taught: bool,
 }
 
 impl<'a> Updates<'a> {
@@ -64,10 +66,12 @@ impl<'a> Updates<'a> {
             true => TapeKind::OffloadedBlockInputs,
             false => TapeKind::BlockInputs,
         };
+        // The teacher's rows stay with the tapes that wait.
+        let taught = demand.teacher.row.saturating_mul(demand.waiting_tokens.max(together));
         Self {
             backend,
             layout,
-            whole: loss.saturating_add(rows).saturating_add(linked),
+            whole: loss.saturating_add(rows).saturating_add(linked).saturating_add(taught),
             embedded,
             least_kind,
             least_tape: layout.tape_bytes_per_token(backend, least_kind),
@@ -77,14 +81,31 @@ impl<'a> Updates<'a> {
             together,
             optimizer: demand.sets.update_bytes(backend, layout),
             teacher: demand.teacher,
+            is_taught: demand.is_taught,
         }
     }
 
     /// Bytes besides the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
-        let of_passes = self.layout.working_bytes(self.backend, pass);
-        let of_passes = of_passes.saturating_add(self.input(pass));
+        let of_passes = self.layout.working_bytes_per_token(self.backend).saturating_mul(pass);
+        let of_passes = of_passes.saturating_add(self.head(pass)).saturating_add(self.input(pass));
+        // The teacher of an exact divergence comes before each pass's tape.
+        let of_teacher = if self.is_taught { self.teacher.pass(pass) } else { 0 };
+        let of_passes = of_passes.max(of_teacher).saturating_add(self.rows(pass));
         of_passes.max(self.embedded).saturating_add(self.whole).max(self.optimizer)
+    }
+
+    /// Bytes of the head's logits in passes of `pass` tokens.
+    pub fn head(&self, pass: usize) -> usize {
+        match self.is_taught {
+            true => self.layout.taught_head_bytes(self.backend, pass),
+            false => self.layout.head_bytes(self.backend, pass),
+        }
+    }
+
+    /// Bytes of the teacher's rows of a pass of `pass` tokens, once more while they are joined.
+    pub fn rows(&self, pass: usize) -> usize {
+        self.teacher.row.saturating_mul(2).saturating_mul(pass)
     }
 
     /// Bytes of a block's input that is back from the host's memory, in passes of `pass` tokens; 0

@@ -17,6 +17,9 @@ pub struct TeacherBytes {
     per_token: usize,
     /// Most bytes of the head's logits in a scoring pass.
     head: usize,
+    /// Bytes of each token of a pass whose loss has the exact divergence from the teacher; 0 if
+    /// none has.
+    pub(super) row: usize,
 }
 
 impl TeacherBytes {
@@ -29,12 +32,22 @@ impl TeacherBytes {
             loading: layout.loading_bytes(),
             per_token: layout.working_bytes_per_token(backend),
             head: layout.head_bytes(backend, tokens),
+            row: 0,
         }
     }
 
-    /// Most tokens of a pass in this many bytes.
-    pub(super) fn most_tokens(self, bytes: usize) -> usize {
-        bytes.saturating_sub(self.head).checked_div(self.per_token).unwrap_or(usize::MAX)
+    /// The same, with this many bytes of each token of a pass whose loss has the exact divergence.
+    #[must_use]
+    pub fn with_rows(self, row: usize) -> Self {
+        Self { row, ..self }
+    }
+
+    /// Most tokens of a pass in this many bytes, if each has `beside` bytes more.
+    pub(super) fn most_tokens(self, bytes: usize, beside: usize) -> usize {
+        if self.per_token == 0 {
+            return usize::MAX;
+        }
+        bytes.saturating_sub(self.head) / (self.per_token + beside)
     }
 
     /// Bytes of a pass over `tokens` tokens; 0 without a teacher.

@@ -49,7 +49,8 @@ fn time_is_work_over_speed() {
     near(step(workload, KeptShares { of_passes: 0.0, ..NOTHING }), 3.0);
     near(step(Workload { ranks: 4, ..workload }, NOTHING), 2.5 / 4.0);
     // A teacher like the policy goes forward once more.
-    near(step(workload.with_scoring_by(&layout, &layout, workload.trained), NOTHING), 3.0);
+    let scored = workload.trained;
+    near(step(workload.with_scoring_by(&layout, &layout, scored, [1.0, 0.0]), NOTHING), 3.0);
     let held_out =
         Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
     near(held_out.estimate(&layout, NOTHING, speed).evaluation, 0.5);

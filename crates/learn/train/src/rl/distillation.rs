@@ -1,5 +1,6 @@
 //! On-policy distillation's part of a step (docs/guides/train.md): the teacher scores the rollout,
-//! and its log-probs become part of the tokens' advantages.
+//! and its log-probs become part of the tokens' advantages. Or the loss has the exact reverse KL to
+//! it, and each update asks the teacher.
 
 use super::Recipe;
 use crate::advantage::is_masked;
@@ -9,13 +10,13 @@ use crate::learner::Learner;
 use crate::observer::{Phase, Progress};
 use crate::teacher::{TEACHER, TEACHER_PROMPT, taught_prompt};
 use crate::trainer::LearnContext;
-use isentrope_model::Sequence;
+use isentrope_model::{Model, Sequence};
 use isentrope_objective::{Distillation, SelfTeacher};
 use isentrope_rollout::{Prompter, Response};
 use isentrope_run::tokens::Advantages;
 
 /// Adds the teacher's advantages to the outcomes' advantages, `[groups][responses]`, and records
-/// the reverse KL. Without a teacher nothing changes. Responses that have no advantage, or are
+/// the reverse KL. Without such a teacher nothing changes. Responses that have no advantage, or are
 /// masked because they were truncated, are not trained on and not scored.
 pub(super) fn add_teaching(
     recipe: &Recipe,
@@ -23,15 +24,13 @@ pub(super) fn add_teaching(
     advantages: &mut [Vec<Option<Advantages>>],
     context: &mut LearnContext<'_>,
 ) -> Result<()> {
-    let LearnContext { learner, reference, teacher, .. } = context;
-    let LearnContext { prompter, is_tight, record, observer, .. } = context;
+    if !recipe.objective.has_teacher() || recipe.objective.has_reverse_kl() {
+        return Ok(());
+    }
+    let frozen = frozen_teacher(recipe, context);
+    let LearnContext { learner, prompter, is_tight, record, observer, .. } = context;
     let learner: &Learner = learner;
-    let teacher = match recipe.objective.distillation.self_teacher {
-        None => *teacher,
-        Some(SelfTeacher::Base) => *reference,
-        Some(SelfTeacher::Live) => Some(&learner.model),
-    };
-    let Some(teacher) = teacher else { return Ok(()) };
+    let teacher = frozen.unwrap_or(&learner.model);
     let (temperature, prompts) = (recipe.rollout.temperature, recipe.prompts_per_update());
     let (mut reverse_kl, mut targets, mut tokens) = (0.0, 0, 0);
     let total = groups.len().div_ceil(prompts);
@@ -48,16 +47,7 @@ pub(super) fn add_teaching(
             .iter()
             .map(|taught| [&shown[taught.group][..], &taught.response.tokens].concat())
             .collect();
-        if let Some(longest) = texts.iter().map(Vec::len).max()
-            && longest > teacher.config.context()
-        {
-            let what = format!(
-                "a response comes to {longest} tokens behind {TEACHER_PROMPT}, and the teacher's \
-                 context is {}: lower rollout.max_tokens or shorten it",
-                teacher.config.context()
-            );
-            return Err(Error::Run(what));
-        }
+        check_context(texts.iter().map(Vec::len).max(), teacher)?;
         let sequences: Vec<Sequence<'_>> = texts
             .iter()
             .zip(&taught)
@@ -94,6 +84,46 @@ pub(super) fn add_teaching(
     record.clock.count("teacher", tokens);
     record.metrics.set_mean("kl/teacher", reverse_kl, targets);
     Ok(())
+}
+
+/// The teacher that stays as it is; none if it is the model in training.
+pub(super) fn frozen_teacher<'a>(recipe: &Recipe, context: &LearnContext<'a>) -> Option<&'a Model> {
+    match recipe.objective.distillation.self_teacher {
+        None => context.teacher,
+        Some(SelfTeacher::Base) => context.reference,
+        Some(SelfTeacher::Live) => None,
+    }
+}
+
+/// The prompt of each group that the teacher of the exact reverse KL is shown, `[groups]`; none
+/// without one.
+pub(super) fn taught_prompts(
+    recipe: &Recipe,
+    groups: &[Group],
+    context: &LearnContext<'_>,
+) -> Result<Option<Vec<Vec<u32>>>> {
+    if !recipe.objective.has_reverse_kl() {
+        return Ok(None);
+    }
+    let teacher = frozen_teacher(recipe, context).unwrap_or(&context.learner.model);
+    let prompt = |group: &Group| {
+        let shown = shown(recipe, group, context.prompter)?;
+        let longest = group.responses.iter().map(|response| response.tokens.len()).max();
+        check_context(longest.map(|longest| shown.len() + longest), teacher)?;
+        Ok(shown)
+    };
+    groups.iter().map(prompt).collect::<Result<_>>().map(Some)
+}
+
+/// Checks that the longest response fits the teacher's context behind its prompt.
+fn check_context(longest: Option<usize>, teacher: &Model) -> Result<()> {
+    let context = teacher.config.context();
+    let Some(longest) = longest.filter(|longest| *longest > context) else { return Ok(()) };
+    let what = format!(
+        "a response comes to {longest} tokens behind {TEACHER_PROMPT}, and the teacher's context \
+         is {context}: lower rollout.max_tokens or shorten it"
+    );
+    Err(Error::Run(what))
 }
 
 /// The tokens of the prompt that the teacher is shown.

@@ -25,7 +25,7 @@ use crate::collect::{CollectedRollout, Collector};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
-use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
+use crate::minibatch::{BatchLoss, LossInputs, Teaching, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
 use crate::run::{Heading, StepRecord};
 use crate::teacher::taught_prompt;
@@ -197,6 +197,7 @@ impl Trainer for PolicyGradient {
             false => group_advantages(objective, &groups),
         };
         distillation::add_teaching(&self.recipe, &groups, &mut advantages, context)?;
+        let taught_prompts = distillation::taught_prompts(&self.recipe, &groups, context)?;
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
         // With `track_theory` the whole rollout is scored anyway, so scoring all records costs
@@ -231,6 +232,7 @@ impl Trainer for PolicyGradient {
         let statistics = self.run_updates(
             epochs,
             [&reference_logprobs, &entropy_slopes],
+            taught_prompts.as_deref(),
             &mut control,
             &mut state.entropy_control,
             &mut records,
@@ -286,6 +288,7 @@ impl PolicyGradient {
         &self,
         minibatches: impl Iterator<Item = TrainingBatch>,
         [reference_logprobs, entropy_slopes]: [&[Option<Vec<f64>>]; 2],
+        taught_prompts: Option<&[Vec<u32>]>,
         control: &mut StepControl,
         entropy_control: &mut EntropyControl,
         records: &mut TokenRecords,
@@ -293,6 +296,8 @@ impl PolicyGradient {
     ) -> Result<Vec<Statistics>> {
         let (seed, step) = (self.recipe.run.seed, context.step);
         let objective = &self.recipe.objective;
+        let model = distillation::frozen_teacher(&self.recipe, context);
+        let teaching = taught_prompts.map(|prompts| Teaching { model, prompts });
         let (mut norms, mut statistics, mut tokens) = (Vec::new(), Vec::new(), 0);
         let total = self.recipe.update.epochs.saturating_mul(reference_logprobs.len());
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
@@ -314,6 +319,7 @@ impl PolicyGradient {
                         key: DrawKey { seed, step, update: number as u64 },
                         run: entropy_control.run_state(self.progress(step)),
                     },
+                    teaching,
                 };
                 let (loss, norm) = update(&batch, &inputs, context)?;
                 entropy_control.after_update(objective, control, &loss);

@@ -265,15 +265,20 @@ impl TrainingRecipe for Recipe {
             sets: recipe.parameter_sets(ranks),
             process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
             teacher: TeacherBytes::default(), // a plan knows the device
+            is_taught: recipe.objective.has_reverse_kl(),
         };
         let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
         let scored = recipe.trained(data.mean_taught, &config);
-        let workload = match &teacher {
-            Some(teacher) => workload.with_scoring_by(&teacher.layout, &layout, scored),
-            None if recipe.objective.has_teacher() => {
-                workload.with_scoring_by(&layout, &layout, scored)
-            }
-            None => workload,
+        // An exact divergence takes a pass of the teacher in each update, and its head once for the
+        // value and once for the gradient.
+        let (passes, heads) = match recipe.objective.has_reverse_kl() {
+            true => (recipe.update.epochs as f64, 1.0),
+            false => (1.0, 0.0),
+        };
+        let its = teacher.as_ref().map_or(&layout, |teacher| &teacher.layout);
+        let workload = match recipe.objective.has_teacher() {
+            true => workload.with_scoring_by(its, &layout, scored, [passes, heads]),
+            false => workload,
         };
         let judge = recipe.tables().judge(recipe.rollout.max_tokens, &mut notes)?;
         Ok(Prepared {

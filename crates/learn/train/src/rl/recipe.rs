@@ -177,6 +177,7 @@ impl Recipe {
             return Err(Error::setting("reward.verifier", what));
         }
         self.check_hint()?;
+        self.check_live_teacher()?;
         self.check_actuator()?;
         self.check_reference_kl()?;
         if self.objective.is_prime() {
@@ -230,6 +231,23 @@ impl Recipe {
         Err(Error::setting(TEACHER_PROMPT, format!("has {HINT}, and {what}")))
     }
 
+    /// Refuses to compare distributions with the weights that sampled when these are gone: each
+    /// update computes the teacher's distributions.
+    fn check_live_teacher(&self) -> Result<()> {
+        let is_live = self.objective.distillation.self_teacher == Some(SelfTeacher::Live);
+        let updates = self.updates_per_rollout();
+        if !(is_live && self.objective.has_reverse_kl() && updates > 1) {
+            return Ok(());
+        }
+        let what = format!(
+            "is \"live\", and objective.distillation.divergence = \"reverse-kl\" asks the teacher \
+             in each of {updates} updates per rollout, of which the first changes its weights: \
+             make one update per rollout (update.epochs = 1, and update.prompts as \
+             rollout.prompts), or take \"base\" or divergence = \"sampled-token\""
+        );
+        Err(Error::setting("objective.distillation.self_teacher", what))
+    }
+
     /// Refuses to hold entropy by KL-Cov if all updates are on-policy: its penalty has no gradient
     /// there, except for groups carried over by the filter.
     fn check_actuator(&self) -> Result<()> {
@@ -281,7 +299,8 @@ impl Recipe {
         let is_penalised = covariance.method == Method::KlCov
             && !(self.on_policy() && covariance.kl.is_flat_at_zero());
         let balances = self.objective.router_aux_coefficient != 0.0;
-        let of_all = balances || self.objective.needs_reference();
+        let of_all =
+            balances || self.objective.needs_reference() || self.objective.has_reverse_kl();
         bonus != 0.0 || of_all || bonus_moves || is_penalised
     }
 
