@@ -99,10 +99,10 @@ pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
 }
 
 /// The share of groups without signal: no response that is trained on has an advantage other than
-/// 0. None without groups.
-pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> {
+/// 0, nor, if `is_taught`, the exact divergence from a teacher. None without groups.
+pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>], is_taught: bool) -> Option<f64> {
     let has_none = |group: &&Vec<Option<&Advantages>>| {
-        group.iter().flatten().all(|advantages| advantages.are_zero())
+        group.iter().flatten().all(|advantages| !is_taught && advantages.are_zero())
     };
     let count = learnt.iter().filter(has_none).count();
     (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
@@ -260,7 +260,8 @@ mod tests {
         assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));
         assert_eq!(why(&groups, true, true), None);
         let advantages = group_advantages(&by(Estimator::DrGrpo), &groups);
-        let share = |masks| share_without_signal(&trained_advantages(&groups, &advantages, masks));
+        let share =
+            |masks| share_without_signal(&trained_advantages(&groups, &advantages, masks), false);
         assert_eq!((share(false), share(true)), (Some(0.0), Some(1.0)));
     }
 
@@ -275,8 +276,9 @@ mod tests {
             vec![Some(&more), None],
             vec![Some(&later)],
         ];
-        assert_eq!(share_without_signal(&groups), Some(0.4));
-        assert_eq!(share_without_signal(&groups[2..]), Some(0.0));
-        assert_eq!(share_without_signal(&[]), None);
+        assert_eq!(share_without_signal(&groups, false), Some(0.4));
+        assert_eq!(share_without_signal(&groups, true), Some(0.2), "one has no response");
+        assert_eq!(share_without_signal(&groups[2..], false), Some(0.0));
+        assert_eq!(share_without_signal(&[], false), None);
     }
 }

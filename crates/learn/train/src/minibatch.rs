@@ -5,9 +5,10 @@
 //! some of them were given, not sampled. The loss knows the sampled tokens alone: the scores of
 //! given ones are left out before it, and their derivatives are 0 after it.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch, UpdateTeacher};
+use crate::teacher::damaged;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, RouterBalance, Scores, Sequence};
 use isentrope_objective::{
@@ -244,10 +245,11 @@ impl TrainingBatch {
         let divergences = learner.backward(forward, &derivatives)?;
         if inputs.teaching.is_some() {
             let divergences = widen(&self.of_tokens(divergences));
-            if divergences.iter().any(|divergence| !divergence.is_finite()) {
-                let what = "the reverse KL to the teacher is not finite: look for damaged weights \
-                            in the teacher";
-                return Err(Error::Run(what.into()));
+            // If the policy's own scores are not finite, its update is skipped as any other.
+            let is_sound = loss.objective.loss.is_finite();
+            if is_sound && divergences.iter().any(|divergence| !divergence.is_finite()) {
+                let what = "the divergences from the teacher";
+                return Err(damaged(what, &inputs.settings.distillation));
             }
             loss.objective.add_divergences(&divergences);
         }

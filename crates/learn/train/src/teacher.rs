@@ -6,6 +6,7 @@ use isentrope_data::{Problem, Prompt, text_of};
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Layout, ModelConfig};
+use isentrope_objective::{Distillation, SelfTeacher};
 use std::path::PathBuf;
 
 /// The recipe's key that names the teacher.
@@ -46,6 +47,16 @@ pub(crate) fn taught_prompt(question: &str, problem: &Problem) -> Result<Prompt,
     let mut prompt = problem.prompt.clone();
     prompt.ask(asked);
     Ok(prompt)
+}
+
+/// The error when `what`, which comes from the teacher's weights, is not finite.
+pub(crate) fn damaged(what: &str, distillation: &Distillation) -> Error {
+    let of = match distillation.self_teacher {
+        None => format!("the model that {TEACHER} names"),
+        Some(SelfTeacher::Base) => "the model that model.path names".to_owned(),
+        Some(SelfTeacher::Live) => "the policy".to_owned(),
+    };
+    Error::Run(format!("{what} are not finite: look for damaged weights in {of}"))
 }
 
 /// A teacher that can score the policy's responses. Its weights have not been read.

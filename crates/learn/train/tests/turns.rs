@@ -6,16 +6,17 @@ use crate::support::{learner, limits, model};
 use isentrope_budget::PassLimits;
 use isentrope_data::{Problem, Prompt, Row};
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::{ActivationCache, Sequence};
-use isentrope_objective::{Estimator, LossTerms, Method, ObjectiveSettings};
+use isentrope_model::{ActivationCache, Model, Sequence};
+use isentrope_objective::{Estimator, LossTerms, Method, ObjectiveSettings, TeacherDivergence};
 use isentrope_ranks::Watch;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
 use isentrope_run::tokens::GivenRanges;
+use isentrope_train::Result;
 use isentrope_train::advantage::{group_advantages, trained_advantages};
 use isentrope_train::group::Group;
-use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
-use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch, UpdateTeacher};
+use isentrope_train::minibatch::{BatchLoss, LossInputs, Teaching, TrainingBatch};
 use isentrope_train::observer::Progress;
 use isentrope_train::process_model::ProcessBatch;
 use isentrope_train::ranks::TrainingRanks;
@@ -167,6 +168,15 @@ fn the_gradient_is_that_of_the_whole_sequence_with_zeros_for_given_tokens() {
 /// The gradient of a loss with these derivatives by the log-prob and the entropy of each sampled
 /// token of a response, `[responses]`; and the entropies of all tokens.
 fn gradient_by_hand(d_logprobs: [f32; 2], d_entropies: [f32; 2]) -> (Vec<u32>, Vec<f32>) {
+    let (gradient, entropies, _) = by_hand([d_logprobs, d_entropies, [0.0; 2]], None);
+    (gradient, entropies)
+}
+
+/// As [`gradient_by_hand`], with derivatives by the divergence from a teacher, which comes third.
+fn by_hand(
+    [d_logprobs, d_entropies, d_divergences]: [[f32; 2]; 3],
+    teacher: Option<UpdateTeacher<'_>>,
+) -> (Vec<u32>, Vec<f32>, Vec<f32>) {
     let mut by_hand = learner_of(limits(1000));
     let wholes: Vec<Vec<u32>> = (0..2).map(sequence).collect();
     let sequences: Vec<Sequence<'_>> =
@@ -186,17 +196,112 @@ fn gradient_by_hand(d_logprobs: [f32; 2], d_entropies: [f32; 2]) -> (Vec<u32>, V
             idle: &[false; 2],
             on_policy: &[None, None],
             temperature: TEMPERATURE,
-            teacher: None,
+            teacher,
         })
         .unwrap();
     let entropies = forward.scores.entropies.clone();
     let coefficients = Coefficients {
         d_logprobs: each(d_logprobs),
         d_entropies: each(d_entropies),
+        d_divergences: teacher.map(|_| each(d_divergences)).unwrap_or_default(),
         ..Coefficients::default()
     };
-    by_hand.backward(forward, &coefficients).unwrap();
-    (gradient(&mut by_hand), entropies)
+    let divergences = by_hand.backward(forward, &coefficients).unwrap();
+    (gradient(&mut by_hand), entropies, divergences)
+}
+
+/// The teacher's prompt of each group, in place of [`PROMPT`].
+const TAUGHT_PROMPTS: [&[u32]; 2] = [&[9, 50], &[33, 1, 14, 5, 27, 60]];
+
+/// The two responses in groups of their own, and the settings of a loss that is the exact
+/// divergence alone.
+fn taught_groups(learner: &Learner) -> (Vec<Group>, ObjectiveSettings) {
+    let (mut groups, mut second) = (groups(learner), groups(learner));
+    groups[0].responses.truncate(1);
+    second[0].responses.remove(0);
+    groups.append(&mut second);
+    let mut settings = ObjectiveSettings { advantage: Estimator::Distill, ..settings() };
+    settings.distillation.teacher = Some("a test's".into());
+    settings.distillation.divergence = TeacherDivergence::ReverseKl;
+    (groups, settings)
+}
+
+/// The loss of a minibatch, by its number, of this many groups. Its gradient is the learner's.
+fn taught(
+    learner: &mut Learner,
+    (groups, settings): &(Vec<Group>, ObjectiveSettings),
+    teacher: &Model,
+    (prompts, number): (usize, usize),
+) -> Result<BatchLoss> {
+    let shown = TAUGHT_PROMPTS.map(<[u32]>::to_vec);
+    let advantages = group_advantages(settings, groups);
+    let learnt = trained_advantages(groups, &advantages, false);
+    let inputs = LossInputs {
+        settings,
+        temperature: TEMPERATURE,
+        on_policy_step: None,
+        terms: LossTerms::default(),
+        teaching: Some(Teaching { model: Some(teacher), prompts: &shown }),
+    };
+    let batch = TrainingBatch::minibatches(groups, &learnt, prompts).nth(number).unwrap();
+    batch.accumulate(learner, &inputs)
+}
+
+#[test]
+fn a_teacher_reads_each_response_behind_its_groups_prompt_and_given_tokens_teach_nothing() {
+    let (mut learner, teacher) = (learner_of(limits(1000)), model("llama3", 1));
+    let rollout = taught_groups(&learner);
+    let loss = taught(&mut learner, &rollout, &teacher, (2, 0)).unwrap();
+    let found = gradient(&mut learner);
+
+    let texts = [0, 1].map(|of: usize| [TAUGHT_PROMPTS[of], &tokens(of)].concat());
+    let sequences =
+        [0, 1].map(|of| Sequence { tokens: &texts[of], score_from: TAUGHT_PROMPTS[of].len() });
+    let of_update = UpdateTeacher { model: Some(&teacher), sequences: &sequences };
+    let slopes = [[0.0; 2], [0.0; 2], [1.0 / 16.0; 2]];
+    let (by_hand, _, divergences) = by_hand(slopes, Some(of_update));
+    assert!(found == by_hand && found.iter().any(|&bits| f32::from_bits(bits) != 0.0));
+
+    let (first, second) = divergences.split_at(RESPONSES[0].0);
+    let sampled = |of: usize, own: &[f32]| -> Vec<f64> {
+        given(of).sampled(own.len()).map(|at| f64::from(own[at])).collect()
+    };
+    let mean = |own: &[f64]| own.iter().sum::<f64>() / own.len() as f64;
+    let each = [sampled(0, first), sampled(1, second)];
+    let measured = |loss: &BatchLoss| loss.objective.statistics.kl_teacher.unwrap();
+    assert!((measured(&loss) - mean(&each.concat())).abs() < 1e-12);
+    // In minibatches of one group the second has the second prompt, too.
+    for (number, own) in each.iter().enumerate() {
+        learner.free_gradient();
+        let loss = taught(&mut learner, &rollout, &teacher, (1, number)).unwrap();
+        assert!((measured(&loss) - mean(own)).abs() < 1e-12, "{number}");
+    }
+}
+
+/// A model whose scores are not finite.
+fn spoil(model: &mut Model) {
+    let (list, backend) = (model.layout.trained().clone(), model.backend.clone());
+    let (id, parameter, tensor) =
+        list.tensors().find(|(_, _, tensor)| tensor.name == "model.norm.weight").unwrap();
+    model.trained_mut().set_rows(&*backend, id, parameter, tensor, 0, &[f32::NAN; 1]);
+}
+
+#[test]
+fn a_policy_that_overflows_is_skipped_and_a_damaged_teacher_ends_the_run() {
+    let (mut learner, mut teacher) = (learner_of(limits(1000)), model("llama3", 1));
+    let rollout = taught_groups(&learner);
+    spoil(&mut learner.model);
+    let loss = taught(&mut learner, &rollout, &teacher, (2, 0)).unwrap();
+    assert!(loss.objective.loss.is_nan());
+    assert!(!learner.step(1e-3).unwrap().is_finite(), "the update is skipped");
+
+    spoil(&mut teacher);
+    let mut learner = learner_of(limits(1000));
+    let said = taught(&mut learner, &rollout, &teacher, (2, 0)).err().unwrap().to_string();
+    assert!(
+        said.contains("weights in the model that objective.distillation.teacher names"),
+        "{said}"
+    );
 }
 
 #[test]

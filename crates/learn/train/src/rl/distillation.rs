@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::learner::Learner;
 use crate::observer::{Phase, Progress};
-use crate::teacher::{TEACHER, TEACHER_PROMPT, taught_prompt};
+use crate::teacher::{TEACHER_PROMPT, damaged, taught_prompt};
 use crate::trainer::LearnContext;
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::{Distillation, SelfTeacher};
@@ -59,15 +59,7 @@ pub(super) fn add_teaching(
         };
         let scores = record.clock.time("teacher", score)?;
         if scores.logprobs.iter().any(|logprob| !logprob.is_finite()) {
-            let of = match recipe.objective.distillation.self_teacher {
-                None => format!("the model that {TEACHER} names"),
-                Some(SelfTeacher::Base) => "the model that model.path names".to_owned(),
-                Some(SelfTeacher::Live) => "the policy".to_owned(),
-            };
-            let what = format!(
-                "the log-probs of the teacher are not finite: look for damaged weights in {of}"
-            );
-            return Err(Error::Run(what));
+            return Err(damaged("the log-probs of the teacher", &recipe.objective.distillation));
         }
         let mut rest = &scores.logprobs[..];
         for taught in taught {
@@ -96,23 +88,27 @@ pub(super) fn frozen_teacher<'a>(recipe: &Recipe, context: &LearnContext<'a>) ->
 }
 
 /// The prompt of each group that the teacher of the exact reverse KL is shown, `[groups]`; none
-/// without one.
+/// without such a teacher. It is empty for a group of which no response is trained on.
 pub(super) fn taught_prompts(
     recipe: &Recipe,
     groups: &[Group],
+    learnt: &[Vec<Option<&Advantages>>],
     context: &LearnContext<'_>,
 ) -> Result<Option<Vec<Vec<u32>>>> {
     if !recipe.objective.has_reverse_kl() {
         return Ok(None);
     }
     let teacher = frozen_teacher(recipe, context).unwrap_or(&context.learner.model);
-    let prompt = |group: &Group| {
+    let prompt = |(group, learnt): (&Group, &Vec<Option<&Advantages>>)| {
+        let trained = group.responses.iter().zip(learnt).filter(|(_, learnt)| learnt.is_some());
+        let Some(longest) = trained.map(|(response, _)| response.tokens.len()).max() else {
+            return Ok(Vec::new());
+        };
         let shown = shown(recipe, group, context.prompter)?;
-        let longest = group.responses.iter().map(|response| response.tokens.len()).max();
-        check_context(longest.map(|longest| shown.len() + longest), teacher)?;
+        check_context(Some(shown.len() + longest), teacher)?;
         Ok(shown)
     };
-    groups.iter().map(prompt).collect::<Result<_>>().map(Some)
+    groups.iter().zip(learnt).map(prompt).collect::<Result<_>>().map(Some)
 }
 
 /// Checks that the longest response fits the teacher's context behind its prompt.

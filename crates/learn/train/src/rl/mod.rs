@@ -197,8 +197,8 @@ impl Trainer for PolicyGradient {
             false => group_advantages(objective, &groups),
         };
         distillation::add_teaching(&self.recipe, &groups, &mut advantages, context)?;
-        let taught_prompts = distillation::taught_prompts(&self.recipe, &groups, context)?;
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
+        let taught_prompts = distillation::taught_prompts(&self.recipe, &groups, &learnt, context)?;
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
         // With `track_theory` the whole rollout is scored anyway, so scoring all records costs
         // little more.
@@ -225,7 +225,7 @@ impl Trainer for PolicyGradient {
         let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
         let reference_logprobs = self.reference_logprobs(minibatches(), context)?;
         let entropy_slopes = self.entropy_slopes(minibatches(), context)?;
-        if let Some(share) = share_without_signal(&learnt) {
+        if let Some(share) = share_without_signal(&learnt, objective.has_reverse_kl()) {
             context.record.metrics.set("update/groups_without_signal", share);
         }
         let epochs = (0..self.recipe.update.epochs).flat_map(|_| minibatches());

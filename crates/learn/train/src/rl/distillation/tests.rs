@@ -8,7 +8,7 @@ use crate::run::StepRecord;
 use crate::test_support::{self, group, learner};
 use isentrope_budget::PassLimits;
 use isentrope_model::{Model, Packed};
-use isentrope_objective::Estimator;
+use isentrope_objective::{Estimator, TeacherDivergence};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,6 +89,21 @@ fn outcome(
     other: &Model,
     micro_batch_tokens: usize,
 ) -> (Vec<Vec<Option<Advantages>>>, Result<f64>) {
+    let mut advantages = group_advantages(&recipe.objective, groups);
+    let reverse_kl = in_context(recipe, other, micro_batch_tokens, |context| {
+        add_teaching(recipe, groups, &mut advantages, context)?;
+        Ok(context.record.metrics.get("kl/teacher").unwrap())
+    });
+    (advantages, reverse_kl)
+}
+
+/// Acts in a step whose policy is the fixture qwen3. `other` is as in [`taught`].
+fn in_context<T>(
+    recipe: &Recipe,
+    other: &Model,
+    micro_batch_tokens: usize,
+    act: impl FnOnce(&mut LearnContext<'_>) -> T,
+) -> T {
     let limits = PassLimits {
         micro_batch_tokens,
         tape_bytes: 0,
@@ -99,7 +114,7 @@ fn outcome(
     };
     let mut learner = learner(&TrainingRanks::alone(1), limits);
     let mut record = StepRecord::default();
-    let mut context = LearnContext {
+    act(&mut LearnContext {
         step: 1,
         learner: &mut learner,
         process_model: None,
@@ -110,10 +125,7 @@ fn outcome(
         learning_rate: 0.0,
         record: &mut record,
         observer: &mut Silent,
-    };
-    let mut advantages = group_advantages(&recipe.objective, groups);
-    let taught = add_teaching(recipe, groups, &mut advantages, &mut context);
-    (advantages, taught.map(|()| record.metrics.get("kl/teacher").unwrap()))
+    })
 }
 
 fn model(name: &str) -> Model {
@@ -185,7 +197,7 @@ fn a_teacher_equal_to_the_student_has_nothing_to_say() {
     assert!(advantages.iter().flatten().flatten().all(Advantages::are_zero), "{advantages:?}");
     assert_eq!(reverse_kl, 0.0);
     let learnt = trained_advantages(&groups, &advantages, true);
-    assert_eq!(share_without_signal(&learnt), Some(1.0));
+    assert_eq!(share_without_signal(&learnt, false), Some(1.0));
     // Beside rewards, these are what is left.
     let (advantages, _) = taught(&recipe(Estimator::Rloo, 1.0), &groups, &teacher, 40);
     let outcomes = group_advantages(&recipe(Estimator::Rloo, 1.0).objective, &groups);
@@ -196,7 +208,7 @@ fn a_teacher_equal_to_the_student_has_nothing_to_say() {
     let even = [group(&[Some(1.0), Some(1.0)], None)];
     let (advantages, _) = taught(&recipe(Estimator::Grpo, 1.0), &even, &teacher, 40);
     let learnt = trained_advantages(&even, &advantages, true);
-    assert_eq!(share_without_signal(&learnt), Some(0.0));
+    assert_eq!(share_without_signal(&learnt, false), Some(0.0));
 }
 
 /// The policy is the fixture qwen3; "base" is another model here, to tell the two apart.
@@ -242,4 +254,32 @@ fn a_policy_is_its_own_teacher_behind_a_prompt_that_shows_more() {
     let (_, failed) = outcome(&recipe, &groups, &base, 40);
     let said = failed.unwrap_err().to_string();
     assert!(said.starts_with("made up: the row has no hint"), "{said}");
+}
+
+/// The exact divergence's teacher reads the responses that are trained on, and no others.
+#[test]
+fn a_response_that_is_not_trained_on_may_exceed_the_teachers_context() {
+    let (mut groups, teacher) = (groups(), model("llama3"));
+    let mut recipe = recipe(Estimator::Rloo, 1.0);
+    let settings = &mut recipe.objective.distillation;
+    settings.divergence = TeacherDivergence::ReverseKl;
+    settings.teacher_prompt = Some("{prompt} {hint}".into());
+    groups.iter_mut().for_each(|group| group.problem.hint = Some("b".into()));
+    // One response was cut off; of the last group none could be judged, and it has no hint.
+    groups[0].responses[2].tokens = vec![3; teacher.config.context()];
+    for response in &mut groups[2].responses {
+        response.judgement = test_support::response(None).judgement;
+    }
+    groups[2].problem.hint = None;
+    let prompts = |mask_truncated| {
+        let advantages = group_advantages(&recipe.objective, &groups);
+        let learnt = trained_advantages(&groups, &advantages, mask_truncated);
+        in_context(&recipe, &teacher, 40, |context| {
+            taught_prompts(&recipe, &groups, &learnt, context)
+        })
+    };
+    let lengths: Vec<usize> = prompts(true).unwrap().unwrap().iter().map(Vec::len).collect();
+    assert!(lengths[0] > 0 && lengths[1] > 0 && lengths[2] == 0, "{lengths:?}");
+    let said = prompts(false).unwrap_err().to_string();
+    assert!(said.contains("the teacher's context is 512: lower rollout.max_tokens"), "{said}");
 }
