@@ -58,7 +58,7 @@ impl Model {
     /// [`end_backward`](Self::end_backward).
     ///
     /// # Panics
-    /// When the derivatives are not one per target.
+    /// When the derivatives are not one per target, or have divergences without a teacher.
     pub fn begin_backward<'r>(
         &self,
         tape: Tape<'r>,
@@ -71,6 +71,7 @@ impl Model {
         assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
         let divergences = derivatives.divergences;
         assert!(divergences.is_empty() || divergences.len() == targets);
+        assert!(divergences.is_empty() || derivatives.taught.is_some(), "a teacher's rows");
         let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, self.layout.shapes.hidden);
         self.backend.scatter_rows(&d_last, &predicting, &mut dx, rows.count);

@@ -260,7 +260,7 @@ impl ObjectiveSettings {
             (
                 self.advantage != Estimator::Distill || !self.has_reverse_kl(),
                 "the teacher has a term of the loss, and all advantages are 0",
-                vec![other("covariance.method", method != Method::None)],
+                vec![other("covariance.method", method == Method::ClipCov)],
             ),
         ]
         .into_iter()

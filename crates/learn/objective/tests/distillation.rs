@@ -125,6 +125,10 @@ fn the_exact_divergence_is_a_term_of_every_token() {
     let covariance = Covariance { method: Method::ClipCov, ..Covariance::default() };
     let said = ObjectiveSettings { covariance, ..settings.clone() }.warnings(1, false);
     assert!(said.iter().any(|said| said.contains("covariance.method has no effect")), "{said:?}");
+    // KL-Cov picks tokens all the same, and its penalty acts from the second update on.
+    let covariance = Covariance { method: Method::KlCov, ..Covariance::default() };
+    let said = ObjectiveSettings { covariance, ..settings.clone() }.warnings(2, false);
+    assert!(!said.iter().any(|said| said.contains("covariance.method")), "{said:?}");
     // The other form, and no teacher, have no such term.
     let sampled = ObjectiveSettings { distillation: teacher(), ..settings };
     assert!(objective(&sampled, &arrays.minibatch()).d_divergences.is_empty());

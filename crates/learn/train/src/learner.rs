@@ -343,6 +343,9 @@ impl Learner {
     /// bits do not depend on how many passes go through a layer before any enters the one below.
     /// Returns the reverse KL at each target, in nats, over all ranks; nothing without a teacher.
     /// It is 0 at the targets of passes whose derivatives are all 0.
+    ///
+    /// # Panics
+    /// With derivatives by the divergence and no teacher.
     pub fn backward(
         &mut self,
         forward: ForwardBatch<'_>,
@@ -350,6 +353,7 @@ impl Learner {
     ) -> Result<Vec<f32>> {
         let ForwardBatch { batch, passes, .. } = forward;
         let UpdateBatch { masks, temperature, teacher, .. } = batch;
+        assert!(derivatives.d_divergences.is_empty() || teacher.is_some());
         let Self { model, activation_cache, ranks, weights, gradient, limits, .. } = self;
         let weights = weights.if_apart();
         let first = passes.first().map_or(0, |(pass, ..)| pass.targets.start);

@@ -25,6 +25,8 @@ use std::{env, fs, thread};
 const VOCABULARY: usize = 150_000;
 const SEQUENCES: usize = 6;
 const TOKENS: usize = 700;
+/// Tokens that only the teacher of an exact divergence is shown.
+const SHOWN: usize = 200;
 
 /// A model of this width whose logits are larger than anything else, with long keys.
 fn model(hidden: usize, backend: Arc<Cpu>) -> Model {
@@ -193,7 +195,7 @@ fn updates(
     let (model, teacher) = (policy(cpu.clone()), teacher(cpu));
     let vocabulary = model.config.vocab_size;
     let demand = Demand {
-        longest_trained: TOKENS,
+        longest_trained: TOKENS + if is_taught { SHOWN } else { 0 },
         trained: SEQUENCES,
         waiting_tokens: SEQUENCES * TOKENS,
         loss_tokens: SEQUENCES * TOKENS,
@@ -221,6 +223,11 @@ fn updates(
         (0..SEQUENCES).map(|s| (0..TOKENS - 90 * s).map(|i| token(s, i)).collect()).collect();
     let sequences: Vec<Sequence<'_>> =
         tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
+    // Behind longer prompts a pass may be several of the teacher, whose rows are joined.
+    let texts = tokens.iter().map(|tokens| [&[7; SHOWN][..], tokens].concat());
+    let texts: Vec<Vec<u32>> = texts.collect();
+    let shown: Vec<Sequence<'_>> =
+        texts.iter().map(|tokens| Sequence { tokens, score_from: 1 + SHOWN }).collect();
     for _ in 0..2 {
         // As in a run whose plan is tight: the teacher, then the update.
         teacher.backend.trim();
@@ -235,7 +242,7 @@ fn updates(
             on_policy: &on_policy,
             temperature: 1.0,
             teacher: is_taught
-                .then_some(UpdateTeacher { model: Some(&teacher), sequences: &sequences }),
+                .then_some(UpdateTeacher { model: Some(&teacher), sequences: &shown }),
         };
         let has_experts = learner.model.config.experts.is_some();
         let balance = has_experts.then(|| learner.router_balance(&sequences).unwrap());
