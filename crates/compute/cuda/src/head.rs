@@ -112,7 +112,7 @@ impl Cuda {
     }
 
     /// Statistics of rows of hidden states. Calls `also` with each block of logits, and with its
-    /// first row and its number of rows; then the memory of the parts is free.
+    /// first row and its number of rows; then `also` may use the memory of the parts.
     #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     fn rows_of_head(
         &self,

@@ -43,8 +43,8 @@ pub enum Estimator {
     /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in
     /// docs/concepts/entropy.md.
     Prime,
-    /// 0: rewards are measured, and nothing is learnt from them. Each token has the advantage that
-    /// the teacher of `objective.distillation` gives it.
+    /// 0: rewards are measured, and nothing is learnt from them. The policy learns from the teacher
+    /// of `objective.distillation` alone.
     Distill,
 }
 
@@ -166,7 +166,7 @@ impl Estimator {
             },
             Self::Distill => about(
                 "Distillation alone",
-                "A = 0, to which the teacher of objective.distillation adds",
+                "A = 0: what is learnt comes from the teacher of objective.distillation",
                 "arXiv:2306.13649",
                 "objective.advantage = \"distill\"",
             ),

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 /// thinkingmachines.ai/blog/on-policy-distillation), which in self-distillation is the model itself
 /// with another prompt (OPSD, arXiv:2601.18734; SDFT, arXiv:2601.19897).
 ///
-/// Its expected gradient, over tokens that the policy draws from its whole distribution, is that of
-/// -coefficient KL(pi || pi_teacher) in each token's place, the reverse KL. The responses that led
-/// there are held fixed: a token is not rewarded for the places that follow it, as with a discount
-/// of 0.
+/// By sampled tokens the expected gradient, over tokens that the policy draws from its whole
+/// distribution, is that of -coefficient KL(pi || pi_teacher) in each token's place, the reverse
+/// KL; by the exact divergence this is the gradient itself. The responses that led there are held
+/// fixed: a token is not rewarded for the places that follow it, as with a discount of 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Distillation {
@@ -32,7 +32,7 @@ pub struct Distillation {
     /// term. Above 0.
     #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1e6))]
     pub coefficient: f64,
-    /// How the reverse KL from the teacher is lowered: by an estimate or exactly.
+    /// How the reverse KL to the teacher is lowered: by an estimate or exactly.
     pub divergence: TeacherDivergence,
 }
 

@@ -50,8 +50,8 @@ pub struct ObjectiveSettings {
     /// Penalises distance from the reference model, the one that training started from.
     pub reference_kl: ReferenceKl,
     /// On-policy distillation: a teacher, which is a second model or the policy shown more, scores
-    /// the responses, and each token has an advantage by it, beside `advantage` or, with `advantage
-    /// = "distill"`, alone (docs/guides/train.md).
+    /// the responses, and each token has an advantage or a term of the loss by it, beside
+    /// `advantage` or, with `advantage = "distill"`, alone (docs/guides/train.md).
     pub distillation: Distillation,
     /// Weight of the load-balancing loss of a mixture of experts, which keeps its routers from
     /// sending all tokens to a few experts: N sum(f_i P_i) over N experts (arXiv:2101.03961), over

@@ -1,5 +1,5 @@
 //! The teacher's side of passes whose loss has the exact reverse KL: its final hidden states in the
-//! places of their targets. They are computed right before a pass's tape, behind the teacher's own
+//! places of their targets. They are computed before a pass's tape, behind the teacher's own
 //! prompts, and stay with the tape. The head computes the teacher's logits from them.
 
 use crate::error::Result;

@@ -89,7 +89,7 @@ impl<'a> Updates<'a> {
     pub fn working(&self, pass: usize) -> usize {
         let of_passes = self.layout.working_bytes_per_token(self.backend).saturating_mul(pass);
         let of_passes = of_passes.saturating_add(self.head(pass)).saturating_add(self.input(pass));
-        // The teacher of an exact divergence comes before each pass's tape.
+        // The teacher of an exact divergence comes before the tapes.
         let of_teacher = if self.is_taught { self.teacher.pass(pass) } else { 0 };
         let of_passes = of_passes.max(of_teacher).saturating_add(self.rows(pass));
         of_passes.max(self.embedded).saturating_add(self.whole).max(self.optimizer)
