@@ -188,6 +188,7 @@ impl Cuda {
         );
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     pub(crate) fn head_forward(
         &self,
         shape: Linear,

@@ -284,6 +284,7 @@ impl Trainer for PolicyGradient {
 impl PolicyGradient {
     /// The updates of a step, one after the other; a minibatch without responses makes none.
     /// Records the gradients' norms and the statistics, and returns the statistics of each update.
+    #[allow(clippy::too_many_arguments, reason = "the inputs of the updates, and their results")]
     fn run_updates(
         &self,
         minibatches: impl Iterator<Item = TrainingBatch>,
