@@ -158,7 +158,13 @@ fn objective(run: &PageRun) -> Option<String> {
             .setting(setting)
             .is_some_and(|found| !found.is_null() && found.as_f64() != Some(0.0)),
     };
-    let parts = catalogue().into_iter().filter(|about| is_on(about.setting));
+    // The exact divergence takes the place of the teacher's part of the advantages.
+    let replaced = |setting: &str| {
+        let exact = "objective.distillation.divergence = \"reverse-kl\"";
+        setting.starts_with("objective.distillation.") && setting != exact && is_on(exact)
+    };
+    let is_part = |setting: &str| is_on(setting) && !replaced(setting);
+    let parts = catalogue().into_iter().filter(|about| is_part(about.setting));
     let parts: Vec<String> =
         parts.map(|about| format!("{} ({})", about.name, about.kind)).collect();
     let (last, rest) = parts.split_last()?;

@@ -111,6 +111,9 @@ fn a_summary_names_the_parts_of_the_objective() {
          KL to the reference (term).",
     );
     says(json!({ "loss": "clip" }), "Its objective is PPO-clip (loss).");
+    let teacher = |divergence: &str| json!({ "distillation": { "teacher": "a", "self_teacher": null, "divergence": divergence } });
+    says(teacher("sampled-token"), "Its objective is On-policy distillation (advantage).");
+    says(teacher("reverse-kl"), "Its objective is Exact reverse KL to the teacher (term).");
     assert!(
         !summary(&page_of_rows((0..4).map(|step| json!({ "step": step }))))
             .contains("Its objective")
