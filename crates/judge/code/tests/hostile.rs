@@ -128,32 +128,18 @@ impl Judges {
     }
 }
 
-/// Every program and every variant, each by one of its forms of tests in turn.
+/// Every program and every variant, by each of its forms of tests.
 #[test]
 #[ignore = "deep: waits for the limits of dozens of programs"]
-fn hostile_programs_come_to_nothing() {
-    attack_all(false);
-}
-
-#[test]
-#[ignore = "deep: every program by every form of tests"]
 fn hostile_programs_come_to_nothing_in_every_form() {
-    attack_all(true);
-}
-
-fn attack_all(in_every_form: bool) {
     let bait = Bait::lay();
     let fixtures = fixture::all();
     assert!(fixtures.len() >= 40, "{} programs", fixtures.len());
     let only = std::env::var("HOSTILE").unwrap_or_default(); // a part of a name, to look at one
     let mut attacks = Vec::new();
-    for (number, fixture) in
-        fixtures.iter().filter(|fixture| fixture.name.contains(&only)).enumerate()
-    {
+    for fixture in fixtures.iter().filter(|fixture| fixture.name.contains(&only)) {
         for variant in 0..fixture.variants {
-            let (forms, turn) = (&fixture.forms, (number + variant) % fixture.forms.len());
-            let forms = if in_every_form { &forms[..] } else { &forms[turn..=turn] };
-            attacks.extend(forms.iter().map(|form| (fixture, variant, form)));
+            attacks.extend(fixture.forms.iter().map(|form| (fixture, variant, form)));
         }
     }
     let next = AtomicUsize::new(0);
