@@ -66,6 +66,21 @@ impl Cpu {
     pub fn threads(&self) -> usize {
         self.workers.threads.count()
     }
+
+    /// `dy W`, which replaces `dx` or is added to it.
+    fn backward_input(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        weights: &Buffer,
+        dx: &mut Buffer,
+        to: Destination,
+        tokens: usize,
+    ) {
+        let (dy, dx) =
+            (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
+        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
+    }
 }
 
 /// Rows and floats in each, of a buffer for this role.
@@ -248,10 +263,7 @@ impl Backend for Cpu {
         dx: &mut Buffer,
         tokens: usize,
     ) {
-        let (dy, dx) =
-            (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
-        let to = Destination::Replace;
-        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
+        self.backward_input(shape, dy, weights, dx, Destination::Replace, tokens);
     }
     fn linear_backward_input_add(
         &self,
@@ -261,10 +273,7 @@ impl Backend for Cpu {
         dx: &mut Buffer,
         tokens: usize,
     ) {
-        let (dy, dx) =
-            (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
-        let to = Destination::Add;
-        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
+        self.backward_input(shape, dy, weights, dx, Destination::Add, tokens);
     }
     fn linear_backward_weight(
         &self,
