@@ -98,30 +98,41 @@ impl Unit {
         replaced: &Replaced,
         accesses: bool,
     ) -> Result<Arc<Self>, String> {
-        type Units = HashMap<u64, Arc<Unit>>;
-        static LOADED: Mutex<Option<Units>> = Mutex::new(None);
-        let flags = flags(replaced);
+        // A unit is compiled once, under a lock of its own; others are compiled meanwhile.
+        type Slot = Arc<Mutex<Option<Arc<Unit>>>>;
+        static LOADED: Mutex<Option<HashMap<u64, Slot>>> = Mutex::new(None);
         let text = text(source, replaced);
+        let headers = included(text, replaced);
+        let is_changed = replaced.contains_key(source.file)
+            || headers.iter().any(|(file, _)| replaced.contains_key(*file));
+        let flags = flags(is_changed);
         let mut hasher = DefaultHasher::new();
         (env!("CARGO_PKG_VERSION"), source.file, text, accesses, &flags, EMULATOR, UNIT, ACCESSES)
             .hash(&mut hasher);
         (crate::fiber::STACK, compiler()).hash(&mut hasher);
-        let headers = included(text, replaced);
         headers.hash(&mut hasher);
         let key = hasher.finish();
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(unit) = loaded.as_ref().and_then(|units| units.get(&key)) {
+        let slot = {
+            let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(loaded.get_or_insert_default().entry(key).or_default())
+        };
+        let mut unit = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unit) = &*unit {
             return Ok(Arc::clone(unit));
         }
         let cache = directory()
             .map_err(|error| format!("there is no place for compiled kernels: {error}"))?;
         let library = cache.join(format!("{}-{key:016x}.so", source.file.trim_end_matches(".cu")));
         if !library.exists() {
-            compile((source.file, text), &headers, accesses, &flags, &library)?;
+            // Other processes that need the library wait for it. The lock ends with the process
+            // that has it. If there are no locks here, each process compiles for itself.
+            let lock = fs::File::create(library.with_extension("lock"));
+            let _held = lock.and_then(|file| file.lock().map(|()| file));
+            if !library.exists() {
+                compile((source.file, text), &headers, accesses, &flags, &library)?;
+            }
         }
-        let unit = Arc::new(load(&library, accesses)?);
-        loaded.get_or_insert_default().insert(key, Arc::clone(&unit));
-        Ok(unit)
+        Ok(Arc::clone(unit.insert(Arc::new(load(&library, accesses)?))))
     }
 }
 
@@ -162,11 +173,11 @@ fn compiler() -> String {
     env::var("CXX").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "g++".to_owned())
 }
 
-fn flags(replaced: &Replaced) -> Vec<String> {
+fn flags(is_changed: bool) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
-    // Whole models run on the original kernels. Replaced texts run once or twice, and compile for
+    // Whole models run on the original kernels. Changed texts run once or twice, and compile for
     // long.
-    flags.push(if replaced.is_empty() { "-O2" } else { "-Og" }.to_owned());
+    flags.push(if is_changed { "-Og" } else { "-O2" }.to_owned());
     flags.push(format!("-DEMULATED_STACK={}ull", crate::fiber::STACK));
     // Without it, every fused multiply-add is a call.
     #[cfg(target_arch = "x86_64")]
@@ -176,10 +187,13 @@ fn flags(replaced: &Replaced) -> Vec<String> {
     flags
 }
 
-/// Beside the program that runs, which is a test in cargo's target directory.
+/// Beside the program that runs. Cargo's tests and examples have one beside their directories.
 fn directory() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
-    let cache = program.parent().unwrap_or(Path::new(".")).join("emulated-kernels");
+    let beside = program.parent().unwrap_or(Path::new("."));
+    let is_cargos = beside.ends_with("deps") || beside.ends_with("examples");
+    let common = beside.parent().filter(|_| is_cargos).unwrap_or(beside);
+    let cache = common.join("emulated-kernels");
     fs::create_dir_all(&cache)?;
     Ok(cache)
 }

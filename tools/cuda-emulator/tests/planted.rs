@@ -1,11 +1,9 @@
 //! Mistakes in otherwise correct kernels are found, and correct kernels pass with any seed.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod patches;
-
+use crate::patches::Change;
 use isentrope_cuda::{Argument, Device, Function, Grid, Kernel, Memory, Pointer, Source};
 use isentrope_cuda_emulator::{Emulator, LaunchFailure, Mistake, Settings, TensorCore};
-use patches::Change;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static PLANTED: Source = Source { file: "planted.cu", text: include_str!("planted.cu") };

@@ -14,34 +14,60 @@ struct Wrong {
     dtype: Dtype,
     which: usize,
     downloads: AtomicUsize,
+    /// The bytes of each download, before one of them is made wrong.
+    received: Mutex<Vec<Vec<u8>>>,
+    /// The downloads of a device whose kernels ran. With them no kernel runs here, and each
+    /// download has its bytes from there.
+    known: Option<Arc<Vec<Vec<u8>>>>,
 }
 
 impl Watch for Wrong {
     fn downloaded(&self, bytes: &mut [u8]) {
-        if self.downloads.fetch_add(1, Ordering::Relaxed) == self.which {
+        let number = self.downloads.fetch_add(1, Ordering::Relaxed);
+        if let Some(known) = &self.known {
+            bytes.copy_from_slice(&known[number]);
+        }
+        self.received.lock().unwrap().push(bytes.to_vec());
+        if number == self.which {
             let at = if self.dtype == Dtype::F32 { bytes.len() - 2 } else { 2 };
             bytes[at] ^= 1;
         }
     }
+    fn computes(&self) -> bool {
+        self.known.is_none()
+    }
 }
 
-/// The self-test's verdict on a device whose download `which` is wrong, and how many downloads
+/// The self-test's verdict on a device whose download `which` is wrong, and the downloads that
 /// there were.
-fn tested(dtype: Dtype, capability: (u32, u32), which: usize) -> (Result<(), String>, usize) {
-    let watch = Wrong { dtype, which, downloads: AtomicUsize::new(0) };
+fn tested(
+    dtype: Dtype,
+    capability: (u32, u32),
+    which: usize,
+    known: Option<Arc<Vec<Vec<u8>>>>,
+) -> (Result<(), String>, Vec<Vec<u8>>) {
+    let (downloads, received) = (AtomicUsize::new(0), Mutex::default());
+    let watch = Wrong { dtype, which, downloads, received, known };
     let device = Watched::with(Settings { capability, ..Settings::default() }, watch);
     let verdict = self_test(&Cuda::new(device.clone(), dtype));
-    (verdict, device.watch.downloads.load(Ordering::Relaxed))
+    let received = device.watch.received.lock().unwrap().clone();
+    (verdict, received)
 }
 
 #[test]
 #[ignore = "deep: tries every kernel with a wrong bit"]
 fn a_single_wrong_bit_is_told() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
-        let (said, downloads) = tested(dtype, (9, 0), usize::MAX);
+        let (said, downloads) = tested(dtype, (9, 0), usize::MAX, None);
         said.unwrap();
-        for which in 0..downloads {
-            let (said, _) = tested(dtype, (9, 0), which);
+        let downloads = Arc::new(downloads);
+        let with_wrong = |which| tested(dtype, (9, 0), which, Some(Arc::clone(&downloads)));
+        // With the sound downloads alone, without kernels, the verdict is the same.
+        let (said, again) = with_wrong(usize::MAX);
+        said.unwrap();
+        assert_eq!(again.len(), downloads.len(), "downloads of {dtype:?}");
+        for which in 0..downloads.len() {
+            let (said, _) = with_wrong(which);
             let Err(said) = said else { panic!("download {which} of {dtype:?} may be wrong") };
             assert!(said.contains(" where it must be "), "download {which} of {dtype:?}: {said}");
         }
@@ -51,7 +77,7 @@ fn a_single_wrong_bit_is_told() {
 /// The host does not know the arithmetic of this generation's tensor cores.
 #[test]
 fn a_sound_ampere_passes() {
-    tested(Dtype::Bf16, (8, 0), usize::MAX).0.unwrap();
+    tested(Dtype::Bf16, (8, 0), usize::MAX, None).0.unwrap();
 }
 
 /// The self-test's verdict on a device that a watch disturbs.

@@ -36,6 +36,10 @@ pub trait Watch: Send + Sync + 'static {
     fn allocated_on_host(&self, _bytes: usize) {}
     /// A kernel is launched, by itself or in a graph.
     fn launched(&self, _function: &Function) {}
+    /// Whether launched kernels run.
+    fn computes(&self) -> bool {
+        true
+    }
     /// As [`Device::limits`].
     fn limits(&self, limits: Limits) -> Limits {
         limits
@@ -112,7 +116,9 @@ impl<W: Watch> Device for Watched<W> {
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.watch.launched(function);
-        self.emulator.launch(function, grid, arguments);
+        if self.watch.computes() {
+            self.emulator.launch(function, grid, arguments);
+        }
     }
     fn product(&self, product: &Product) -> bool {
         self.watch.product(&self.emulator, product)

@@ -22,7 +22,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-const VOCABULARY: usize = 150_000;
+const VOCABULARY: usize = 37_500;
 const SEQUENCES: usize = 6;
 const TOKENS: usize = 700;
 /// Tokens that only the teacher of an exact divergence is shown.
@@ -103,9 +103,9 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
     let before = status("VmRSS");
     let plain = |hidden| move |cpu| model(hidden, cpu);
     match env::var(CASE).as_deref() {
-        Ok("all weights") => update(before, plain(16), plain(24)),
-        Ok("adapters") => update(before, with_adapters, plain(24)),
-        Ok("an exact divergence") => update_by(before, true, plain(16), plain(24)),
+        Ok("all weights") => update(before, plain(64), plain(96)),
+        Ok("adapters") => update(before, with_adapters, plain(96)),
+        Ok("an exact divergence") => update_by(before, true, plain(64), plain(96)),
         Ok("experts") => update(before, with_experts, with_experts),
         Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
         Ok("states") => update(before, with_states, with_states),
@@ -126,7 +126,7 @@ fn updates_and_runs_take_no_more_memory_than_was_planned() {
 }
 
 fn with_adapters(cpu: Arc<Cpu>) -> Model {
-    adapted(model(16, cpu), Targets::AllLinear)
+    adapted(model(64, cpu), Targets::AllLinear)
 }
 
 fn with_adapted_experts(cpu: Arc<Cpu>) -> Model {

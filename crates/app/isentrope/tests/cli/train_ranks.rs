@@ -432,7 +432,7 @@ fn signal_a_rank(out: &str, signal: &str, which: usize) {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_rank_that_is_stopped_is_named_and_all_end() {
     let bench = Bench::train();
-    let sets = "update.shards=2 run.steps=30 checkpoint.every=5";
+    let sets = "update.shards=2 run.steps=20 checkpoint.every=5";
     let whole = bench.run("whole", sets, "");
     // As long as a busy machine may keep a sound rank waiting.
     let patient = format!("{sets} ranks.timeout_s=10");

@@ -2,10 +2,18 @@
 
 use crate::launcher::{JobResult, Kind, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
-use std::io::Write;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
+
+/// A path that no other test of this process has.
+fn own_path(name: &str) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    env::temp_dir().join(format!("isentrope-ranks-{}-{name}-{number}", process::id()))
+}
 
 pub fn error(launcher: &Launcher) {
     let ended = launcher.run(3, "error", &[]);
@@ -17,7 +25,7 @@ pub fn error(launcher: &Launcher) {
 
 /// A rank that ends well before MPI has begun.
 pub fn absent(launcher: &Launcher) {
-    let directory = env::temp_dir().join(format!("isentrope-ranks-{}-leave", process::id()));
+    let directory = own_path("leave");
     fs::create_dir_all(&directory).unwrap();
     let variables = [(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")];
     let ended = launcher.run(3, "leave", &variables);
@@ -37,8 +45,7 @@ pub fn panicked(launcher: &Launcher) {
 
 /// A job of three ranks that work for ever; one of them gets a signal.
 fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
-    let directory =
-        env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));
+    let directory = own_path(&format!("{signal}-{rank}"));
     fs::create_dir_all(&directory).unwrap();
     let job =
         launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")]);
@@ -104,9 +111,12 @@ pub fn stopped(launcher: &Launcher) {
 /// A copy of this program that does the same, but is another file.
 pub fn other_build(launcher: &Launcher) {
     let own = env::current_exe().unwrap();
-    let other = env::temp_dir().join(format!("isentrope-ranks-{}-other", process::id()));
-    fs::copy(&own, &other).unwrap();
-    fs::OpenOptions::new().append(true).open(&other).unwrap().write_all(b"\0").unwrap();
+    let other = own_path("other");
+    // A shell writes the copy. If this process had it open, so would a child that another test
+    // starts meanwhile, and a program that is open for writing cannot be run.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"cp "$0" "$1" && printf '\0' >>"$1""#]).args([&own, &other]);
+    assert!(shell.status().unwrap().success());
     let ended = launcher.start_programs(&[(1, own), (1, other.clone())], "sum 2", &[]).end();
     fs::remove_file(&other).unwrap();
     ended.check(!ended.success && ended.stderr.contains("has another program than rank 0 ("));

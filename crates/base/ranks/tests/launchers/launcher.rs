@@ -1,12 +1,14 @@
 //! The launchers that there are, and what a job of theirs says.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 use std::{env, thread};
+use tempfile::TempDir;
 
 /// Names more launchers.
 pub const MORE: &str = "ISENTROPE_TEST_MPIRUN";
@@ -104,7 +106,11 @@ impl Launcher {
             return Self::start_ranks(programs, task, variables);
         }
         let mut command = Command::new(&self.program);
+        let mut scratch = None;
         if self.kind == Kind::OpenMpi {
+            // Jobs with a common directory fail if one removes it while another begins
+            // (open-mpi/ompi#8510).
+            command.env("TMPDIR", scratch.insert(tempfile::tempdir().unwrap()).path());
             // More ranks than processors, which a test may be, and root, which containers are.
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -115,14 +121,14 @@ impl Launcher {
         }
         command.env(super::rank::TASK, task).envs(variables.iter().copied());
         command.env("PATH", path_for(&self.program));
-        Job::start([command])
+        Job::start([command], scratch)
     }
 
     /// Ranks with the variables of torchrun.
     fn start_ranks(programs: &[(usize, PathBuf)], task: &str, variables: &[(&str, &str)]) -> Job {
         let each = programs.iter().flat_map(|(ranks, program)| vec![program; *ranks]);
         let each: Vec<_> = each.collect();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let of_rank = |(rank, program): (usize, &&PathBuf)| {
             let mut command = Command::new(program);
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", each.len().to_string());
@@ -130,7 +136,7 @@ impl Launcher {
             command.env(super::rank::TASK, task).envs(variables.iter().copied());
             command
         };
-        Job::start(each.iter().enumerate().map(of_rank))
+        Job::start(each.iter().enumerate().map(of_rank), None)
     }
 
     /// The library that its ranks find.
@@ -145,6 +151,17 @@ impl Launcher {
     }
 }
 
+/// A free port that no other job of this process was given.
+fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
+}
+
 /// Launchers that are called by a path look for their own parts on PATH.
 fn path_for(program: &Path) -> OsString {
     let own = program.parent().unwrap().to_owned();
@@ -156,15 +173,18 @@ fn path_for(program: &Path) -> OsString {
 pub struct Job {
     processes: Vec<Child>,
     begun: Instant,
+    /// A directory for the launcher's own files, until the job has ended.
+    _scratch: Option<TempDir>,
 }
 
 impl Job {
-    fn start(commands: impl IntoIterator<Item = Command>) -> Self {
+    fn start(commands: impl IntoIterator<Item = Command>, scratch: Option<TempDir>) -> Self {
         let start = |mut command: Command| {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().unwrap()
         };
-        Self { processes: commands.into_iter().map(start).collect(), begun: Instant::now() }
+        let processes = commands.into_iter().map(start).collect();
+        Self { processes, begun: Instant::now(), _scratch: scratch }
     }
 
     /// How it ends. One that does not fails the test. As launchers do, it kills all soon after one

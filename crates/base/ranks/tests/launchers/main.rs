@@ -42,8 +42,9 @@ fn main() -> ExitCode {
         let name = format!("{} with the library of {}", started_by.name, library_of.name);
         tests.push(deep(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
     }
-    // Each starts up to eight processes: one after another they take as long.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    // Some wait for time limits while the machine is idle.
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(3));
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
