@@ -27,8 +27,6 @@ pub enum Purpose {
     Theory = 8,
     /// Which responses of a step are recorded token by token.
     Records = 9,
-    /// Other divisions into micro-batches, to measure their effect.
-    MicroBatches = 10,
     /// An adapter before any training.
     Adapter = 11,
 }

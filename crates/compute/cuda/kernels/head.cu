@@ -5,6 +5,23 @@
 #define THREADS 256
 #define HALF_WARPS (THREADS / LANES)
 
+// Adds the terms of a row's tokens, `term(token)`: in f32 for each 512 tokens, and these sums in f64, in order. All threads come,
+// and the first gets the sum. `sums`: a float for each 512 tokens.
+template <typename Term>
+DEVICE double sum_of_row(float* sums, u32 vocabulary, const Term& term) {
+  const u32 blocks = how_many(vocabulary, SUM_BLOCK);
+  for (u32 turn = 0; turn < (blocks + HALF_WARPS - 1) / HALF_WARPS; turn++) {
+    const u32 block = turn * HALF_WARPS + thread_index() / LANES;
+    const u32 begin = block * SUM_BLOCK, end = begin + SUM_BLOCK < vocabulary ? begin + SUM_BLOCK : vocabulary;
+    float sum = 0.0f;
+    for (u32 i = begin + thread_index() % LANES; block < blocks && i < end; i += LANES) sum += term(i);
+    sum = sum_lanes(sum);
+    if (block < blocks && thread_index() % LANES == 0) sums[block] = sum;
+  }
+  sync();
+  return thread_index() > 0 ? 0.0 : sum_in_order(sums, blocks);
+}
+
 // The numbers of each row, `[5, rows]`: largest logit / temperature, ln of the sum of exponentials, entropy, log-prob of the
 // target, log-mass of the tokens that the mask keeps.
 #define MAX 0
@@ -59,27 +76,17 @@ DEVICE float of_teacher(float logit, float temperature, float max, float log_sum
 KERNEL(head_divergences, THREADS)(const float* logits, const float* taught, float temperature, const float* statistics,
                                   float* teacher, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
-  const u32 blocks = how_many(vocabulary, SUM_BLOCK);
-  float* sums = (float*)memory;
   const u32 row = first_row + block_x();
   const float* x = logits + (u64)block_x() * vocabulary;
   const float* y = taught + (u64)block_x() * vocabulary;
   const float max = statistics[(u64)MAX * all_rows + row], log_sum = statistics[(u64)LOG_SUM * all_rows + row];
   const float its_max = teacher[(u64)MAX * all_rows + row], its_log_sum = teacher[(u64)LOG_SUM * all_rows + row];
-  for (u32 turn = 0; turn < (blocks + HALF_WARPS - 1) / HALF_WARPS; turn++) {
-    const u32 block = turn * HALF_WARPS + thread_index() / LANES;
-    const u32 begin = block * SUM_BLOCK, end = begin + SUM_BLOCK < vocabulary ? begin + SUM_BLOCK : vocabulary;
-    float sum = 0.0f;
-    for (u32 i = begin + thread_index() % LANES; block < blocks && i < end; i += LANES) {
-      const float logp = larger(EXP_ZERO, divide(x[i], temperature) - max - log_sum);
-      sum += exponential(logp) * (logp - of_teacher(y[i], temperature, its_max, its_log_sum));
-    }
-    sum = sum_lanes(sum);
-    if (block < blocks && thread_index() % LANES == 0) sums[block] = sum;
-  }
-  sync();
+  const double sum = sum_of_row((float*)memory, vocabulary, [&](u32 i) {
+    const float logp = larger(EXP_ZERO, divide(x[i], temperature) - max - log_sum);
+    return exponential(logp) * (logp - of_teacher(y[i], temperature, its_max, its_log_sum));
+  });
   if (thread_index() > 0) return;
-  teacher[(u64)DIVERGENCE * all_rows + row] = (float)sum_in_order(sums, blocks);
+  teacher[(u64)DIVERGENCE * all_rows + row] = (float)sum;
 }
 EXPORT(head_divergences)
 
@@ -94,28 +101,17 @@ DEVICE double pull(float logprob, float entropy) {
 KERNEL(head_slopes, THREADS)(const float* logits, float temperature, const u32* targets, const u32* kept, const u32* kept_starts,
                              const float* statistics, float* slopes, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
-  const u32 blocks = how_many(vocabulary, SUM_BLOCK);
-  float* sums = (float*)memory;
   const u32 row = first_row + block_x();
   const float* x = logits + (u64)block_x() * vocabulary;
   const float max = statistics[(u64)MAX * all_rows + row], log_sum = statistics[(u64)LOG_SUM * all_rows + row];
   const float entropy = statistics[(u64)ENTROPY * all_rows + row], logprob = statistics[(u64)LOGPROB * all_rows + row];
-  for (u32 turn = 0; turn < (blocks + HALF_WARPS - 1) / HALF_WARPS; turn++) {
-    const u32 block = turn * HALF_WARPS + thread_index() / LANES;
-    const u32 begin = block * SUM_BLOCK, end = begin + SUM_BLOCK < vocabulary ? begin + SUM_BLOCK : vocabulary;
-    float sum = 0.0f;
-    for (u32 i = begin + thread_index() % LANES; block < blocks && i < end; i += LANES) {
-      const float logp = larger(EXP_ZERO, divide(x[i], temperature) - max - log_sum);
-      const float p = exponential(logp);
-      sum += p * p * (logp + entropy);
-    }
-    sum = sum_lanes(sum);
-    if (block < blocks && thread_index() % LANES == 0) sums[block] = sum;
-  }
-  sync();
+  double expected = sum_of_row((float*)memory, vocabulary, [&](u32 i) {
+    const float logp = larger(EXP_ZERO, divide(x[i], temperature) - max - log_sum);
+    const float p = exponential(logp);
+    return p * p * (logp + entropy);
+  });
   if (thread_index() > 0) return;
   const u32 begin = kept ? kept_starts[row] : 0, end = kept ? kept_starts[row + 1] : 0;
-  double expected = sum_in_order(sums, blocks);
   if (begin < end) {
     const float log_mass = statistics[(u64)LOG_MASS * all_rows + row];
     expected = -0.0;

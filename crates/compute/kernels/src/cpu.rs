@@ -79,7 +79,8 @@ impl Cpu {
     ) {
         let (dy, dx) =
             (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
-        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, to, tokens);
+        let (panels, weights) = (0..shape.panels(), weights.cpu());
+        linear::backward_input(&self.workers, shape, panels, dy, weights, dx, to, tokens, false);
     }
 }
 
@@ -284,7 +285,8 @@ impl Backend for Cpu {
         tokens: usize,
     ) {
         let (dy, x) = (dy.cpu().rows(tokens, shape.outputs), x.cpu().rows(tokens, shape.inputs));
-        linear::backward_weight(&self.workers, shape, dy, x, dw.cpu_mut(), tokens);
+        let (panels, dw) = (0..shape.panels(), dw.cpu_mut());
+        linear::backward_weight(&self.workers, shape, panels, dy, x, dw, tokens);
     }
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize) {
         let dy = dy.cpu().rows(tokens, shape.outputs);

@@ -785,7 +785,7 @@ pub(crate) fn backward(
                 }
             }
         });
-        linear::backward_input_columns(
+        linear::backward_input(
             workers,
             shape,
             panels.clone(),
@@ -797,7 +797,7 @@ pub(crate) fn backward(
             first > 0,
         );
         if let Some(dw) = &mut dw {
-            linear::backward_weight_columns(workers, shape, panels, logits, x, dw, rows);
+            linear::backward_weight(workers, shape, panels, logits, x, dw, rows);
         }
     }
 }

@@ -24,9 +24,6 @@ pub struct Alarms {
     /// Rollout steps in a row without effect of each method that is on, by its setting.
     #[serde(default)]
     idle_methods: BTreeMap<String, u32>,
-    /// Older programs counted all methods together, which says nothing of one.
-    #[serde(default, rename = "idle_methods_steps", skip_serializing)]
-    _together: u32,
 }
 
 /// A method that is on, as the alarm sees it.
@@ -305,15 +302,6 @@ mod tests {
             let setting = "objective.entropy_mask_fraction has had no effect";
             assert!(told.iter().all(|told| told.starts_with(setting)), "{told:?}");
         }
-    }
-
-    /// A checkpoint that counted all methods together begins to count them anew.
-    #[test]
-    fn states_of_older_programs_are_read() {
-        let older = r#"{ "idle_steps": 2, "selected": true, "moved": false, "largest": 0.5,
-            "idle_methods_steps": 4 }"#;
-        let alarms: Alarms = serde_json::from_str(older).unwrap();
-        assert_eq!((alarms.idle_steps, alarms.idle_methods.len()), (2, 0));
     }
 
     #[test]

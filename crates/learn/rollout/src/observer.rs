@@ -3,9 +3,11 @@
 /// Watches a piece of work.
 pub trait ProgressObserver {
     /// Whether the work should stop as soon as it can.
-    fn stop_requested(&self) -> bool;
+    fn stop_requested(&self) -> bool {
+        false
+    }
     /// Reports progress. Work begins with a report of nothing done and no tokens.
-    fn progress(&mut self, progress: Progress);
+    fn progress(&mut self, _progress: Progress) {}
     /// Something the user should know.
     fn note(&mut self, text: &str);
 }

@@ -215,10 +215,6 @@ struct Watcher {
 }
 
 impl ProgressObserver for Watcher {
-    fn stop_requested(&self) -> bool {
-        false
-    }
-
     fn progress(&mut self, progress: Progress) {
         assert!(progress.total == REQUESTS * SAMPLES && progress.done <= progress.total);
         (self.steps, self.sampled) = (self.steps + 1, progress.tokens);

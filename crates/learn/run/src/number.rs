@@ -22,7 +22,11 @@ pub fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE {
         return format!("{value:.2e}");
     }
-    let text = format!("{value:.digits$}");
+    unsigned_zero(format!("{value:.digits$}"))
+}
+
+/// The text of a number; a zero has no sign.
+pub fn unsigned_zero(text: String) -> String {
     match text.strip_prefix('-') {
         Some(zero) if zero.bytes().all(|b| matches!(b, b'0' | b'.')) => zero.to_owned(),
         _ => text,

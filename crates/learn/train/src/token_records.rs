@@ -314,7 +314,8 @@ mod tests {
     use crate::test_support::{group, learner};
     use isentrope_budget::PassLimits;
     use isentrope_objective::{LossTerms, Minibatch, ObjectiveSettings, objective};
-    use isentrope_run::tokens::GivenRanges;
+    use isentrope_reward::Verdict;
+    use isentrope_run::tokens::{GivenRanges, is_scored};
 
     const LIMITS: PassLimits = PassLimits {
         micro_batch_tokens: 40,
@@ -349,6 +350,13 @@ mod tests {
         }
         let is_known = |record: &&TokenRecord| record.logprobs_after.iter().all(|l| l.is_finite());
         (records.iter().filter(is_known).count(), records.len())
+    }
+
+    #[test]
+    fn readers_of_records_know_which_verdicts_count() {
+        for verdict in Verdict::ALL {
+            assert_eq!(is_scored(verdict.name()), verdict.is_scored(), "{verdict:?}");
+        }
     }
 
     #[test]

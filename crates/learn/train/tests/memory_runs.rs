@@ -6,7 +6,7 @@ use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::Model;
 use isentrope_model::checkpoint::{MAX_SHARD_BYTES, WeightDtype, WriteOptions, Writer};
 use isentrope_ranks::World;
-use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use isentrope_train::observer::{Observer, ProgressObserver, StepReport};
 use isentrope_train::rl::Recipe;
 use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::settings::LoraSettings;
@@ -22,11 +22,7 @@ use std::sync::Arc;
 struct Lengths(Vec<f64>);
 
 impl ProgressObserver for Lengths {
-    fn progress(&mut self, _: Progress) {}
     fn note(&mut self, _: &str) {}
-    fn stop_requested(&self) -> bool {
-        false
-    }
 }
 
 impl Observer for Lengths {

@@ -33,9 +33,6 @@ impl ProgressObserver for Memory {
         }
     }
     fn note(&mut self, _: &str) {}
-    fn stop_requested(&self) -> bool {
-        false
-    }
 }
 
 impl Observer for Memory {

@@ -56,10 +56,6 @@ impl ProgressObserver for Watcher<'_> {
     fn note(&mut self, text: &str) {
         self.notes.push(text.to_owned());
     }
-
-    fn stop_requested(&self) -> bool {
-        false
-    }
 }
 
 impl Observer for Watcher<'_> {

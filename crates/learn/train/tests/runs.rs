@@ -4,7 +4,7 @@ use crate::support::location;
 use isentrope_data::TaskName;
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_ranks::World;
-use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use isentrope_train::observer::{Observer, ProgressObserver, StepReport};
 use isentrope_train::run::Existing;
 use isentrope_train::settings::Schedule;
 use isentrope_train::sft::Recipe;
@@ -35,14 +35,8 @@ struct Watcher<'a> {
 }
 
 impl ProgressObserver for Watcher<'_> {
-    fn progress(&mut self, _: Progress) {}
-
     fn note(&mut self, text: &str) {
         self.notes.push(text.to_owned());
-    }
-
-    fn stop_requested(&self) -> bool {
-        false
     }
 }
 

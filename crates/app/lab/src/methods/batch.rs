@@ -1,7 +1,7 @@
 //! The recorded tokens of a step as a minibatch, and the coefficients that objectives give them.
 
 use crate::inspect::Inspection;
-use crate::tokens::TokenRecord;
+use crate::tokens::{TokenRecord, is_scored};
 use crate::{Error, Result};
 use isentrope_objective::{
     Aggregation, LossTerms, Minibatch, ObjectiveSettings, Outcome, advantages, objective,
@@ -109,7 +109,8 @@ impl RecordedBatch {
             ));
         }
         for (group, own) in members.values().enumerate() {
-            for &index in own.iter().filter(|&&index| is_judged(&inspection.records[index])) {
+            let is_judged = |index: &&usize| is_scored(&inspection.records[**index].verdict);
+            for &index in own.iter().filter(is_judged) {
                 let record = &inspection.records[index];
                 batch.compared.push(index);
                 batch.outcomes.push(Outcome {
@@ -294,11 +295,6 @@ pub struct Effect {
 /// The prompt of a record: its step and its position.
 fn group_of(record: &TokenRecord) -> (u64, u64) {
     (record.sampled_step, record.position)
-}
-
-/// Whether the verdict is about the response, so that its reward counts.
-fn is_judged(record: &TokenRecord) -> bool {
-    !matches!(record.verdict.as_str(), "timed-out" | "fault")
 }
 
 /// Whether there are `count` numbers, all finite.

@@ -5,6 +5,7 @@ use super::run::PageRun;
 use crate::log::lines::{Row, each_row};
 use crate::number::fixed;
 use crate::seeds::Paired;
+use crate::tokens::is_scored;
 use isentrope_run::student::interval_of_change;
 use serde_json::Value;
 use std::path::Path;
@@ -147,7 +148,7 @@ struct Problem {
 impl Problem {
     fn add(&mut self, response: &Row) {
         let verdict = response.get("verdict").and_then(Value::as_str).unwrap_or_default();
-        self.judged += u32::from(matches!(verdict, "correct" | "wrong" | "unparseable"));
+        self.judged += u32::from(is_scored(verdict));
         self.correct += u32::from(verdict == "correct");
         if response.get("tokens").and_then(Value::as_u64) > Some(0) {
             self.sampled += 1;

@@ -39,7 +39,7 @@ pub(super) const CHARTS: &[ChartSpec] = &[
                   gives nearly the same answers again and again, and little more will be learnt.",
         lines: &[
             ("policy/entropy", "all responses"),
-            ("policy/entropy_filtered", "responses trained on"),
+            ("policy/entropy_filtered", "groups trained on"),
             ("policy/entropy_token_mean", "all responses, mean over tokens"),
             ("policy/entropy_token_mean_filtered", "trained on, mean over tokens"),
             ("entropy/target", "target"),

@@ -1,5 +1,7 @@
 //! Numbers as the page shows them.
 
+use crate::number::unsigned_zero;
+
 /// Numbers of this size or larger are not drawn.
 pub(super) const DRAWABLE: f64 = 1e30;
 
@@ -11,7 +13,7 @@ pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     match percent.abs() {
         p if (p > 0.0 && p < 0.1) || p >= 1e6 => format!("{}\u{a0}%", plain(percent)),
-        _ => format!("{}\u{a0}%", minus(&format!("{percent:.1}"))),
+        _ => format!("{}\u{a0}%", minus(format!("{percent:.1}"))),
     }
 }
 
@@ -29,7 +31,7 @@ pub(super) fn plain(value: f64) -> String {
         v if v >= 0.01 => format!("{value:.3}"),
         _ => format!("{value:.2e}"),
     };
-    minus(&text)
+    minus(text)
 }
 
 /// A count with its thousands apart.
@@ -49,12 +51,8 @@ pub(super) fn count(value: f64) -> String {
 }
 
 /// The text with print's minus sign; a zero has none.
-fn minus(text: &str) -> String {
-    match text.strip_prefix('-') {
-        Some(rest) if rest.bytes().all(|b| matches!(b, b'0' | b'.')) => rest.to_owned(),
-        Some(rest) => format!("−{}", rest.replace("e-", "e−")),
-        None => text.replace("e-", "e−"),
-    }
+fn minus(text: String) -> String {
+    unsigned_zero(text).replace('-', "−")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Computes an axis's bounds and round ticks from numbers.
 
+use crate::number::unsigned_zero;
+
 /// Numbers beyond this limit are drawn at it.
 const LARGEST: f64 = 1e300;
 /// A range below this counts as a single number.
@@ -95,11 +97,7 @@ fn shown(value: f64, largest: f64, exponent: i32) -> String {
         let digits = (-exponent).max(0) as usize;
         format!("{value:.digits$}")
     };
-    // A number that rounds to 0 has no sign.
-    match text.strip_prefix('-') {
-        Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),
-        _ => text,
-    }
+    unsigned_zero(text)
 }
 
 /// A number that stands alone.

@@ -80,7 +80,7 @@ fn a_summary_has_the_numbers_of_its_run() {
              was 8.0 % of the gradient",
             "accuracy is eval/held-out/mean@8, entropy is eval/held-out/entropy, of the same \
              responses",
-            "“responses trained on” is the same as “all responses”.",
+            "“groups trained on” is the same as “all responses”.",
             "0 in every step: “timed out”, “could not be judged”.",
             &format!("was read from {}", path.display()),
         ],

@@ -6,7 +6,7 @@ use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_cuda_emulator::Settings;
 use isentrope_data::TaskName;
 use isentrope_ranks::World;
-use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use isentrope_train::observer::{Observer, ProgressObserver, StepReport};
 use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
@@ -27,12 +27,8 @@ pub struct Watcher {
 }
 
 impl ProgressObserver for Watcher {
-    fn progress(&mut self, _: Progress) {}
     fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
-    }
-    fn stop_requested(&self) -> bool {
-        false
     }
 }
 

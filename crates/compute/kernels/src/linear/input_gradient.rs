@@ -7,23 +7,11 @@ use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
 use std::ops::Range;
 
-/// `dx = dy W`, or `dx += dy W`: one chain over the outputs in ascending order.
-/// `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
-pub(crate) fn backward_input(
-    workers: &Workers,
-    shape: Linear,
-    dy: &[f32],
-    weights: &[f32],
-    dx: &mut [f32],
-    to: Destination,
-    tokens: usize,
-) {
-    backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, to, tokens, false);
-}
-
-/// The part of the chains over the outputs of `panels`; they continue from `dx` if `resume`.
+/// `dx = dy W`, or `dx += dy W`: the part of each chain over the outputs of `panels`, in ascending
+/// order. The chains continue from `dx` if `resume`. `dy: [tokens, outputs of these panels]`,
+/// `dx: [tokens, inputs]`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-pub(crate) fn backward_input_columns(
+pub(crate) fn backward_input(
     workers: &Workers,
     shape: Linear,
     panels: Range<usize>,
@@ -102,7 +90,7 @@ impl Kernel for BackwardInputBlock<'_> {
                     unsafe { transpose::<S>(source, width, &mut block[steps * PANEL..], outputs) };
                     steps += outputs;
                 }
-                // SAFETY: `backward_input_columns` checked that dy and dx cover these extents.
+                // SAFETY: `backward_input` checked that dy and dx cover these extents.
                 unsafe {
                     let dx = self.dx.add(first_input);
                     let (c, c_row_stride) =

@@ -10,8 +10,8 @@ mod input_gradient;
 mod weight_gradient;
 
 pub(crate) use forward::{forward, forward_columns};
-pub(crate) use input_gradient::{backward_input, backward_input_columns};
-pub(crate) use weight_gradient::{backward_bias, backward_weight, backward_weight_columns};
+pub(crate) use input_gradient::backward_input;
+pub(crate) use weight_gradient::{backward_bias, backward_weight};
 
 use crate::erased::Buffer;
 use crate::simd::LANES;

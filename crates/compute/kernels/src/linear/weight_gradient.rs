@@ -15,21 +15,9 @@ const TILE_SLOT: usize = 8;
 /// the L2 cache.
 const INPUT_BLOCK: usize = 384;
 
-/// `dW += dy^T x`: each weight's chain continues from `dw` over the tokens in order. `x: [tokens,
-/// inputs]`, `dy: [tokens, outputs]`, `dw` packed.
+/// `dW += dy^T x` for the weights in these `panels`: each weight's chain continues from `dw` over
+/// the tokens in order. `x: [tokens, inputs]`, `dy: [tokens, outputs of these panels]`, `dw` packed.
 pub(crate) fn backward_weight(
-    workers: &Workers,
-    shape: Linear,
-    dy: &[f32],
-    x: &[f32],
-    dw: &mut [f32],
-    tokens: usize,
-) {
-    backward_weight_columns(workers, shape, 0..shape.panels(), dy, x, dw, tokens);
-}
-
-/// The gradients of the weights in these `panels`, from `dy: [tokens, outputs of those panels]`.
-pub(crate) fn backward_weight_columns(
     workers: &Workers,
     shape: Linear,
     panels: Range<usize>,
@@ -104,8 +92,8 @@ impl Kernel for BackwardWeightBlock<'_> {
                     }
                 }
                 for (tile, input) in self.inputs.clone().step_by(TILE_ROWS).enumerate() {
-                    // SAFETY: `backward_weight_columns` checked that dw covers these extents; tiles
-                    // and block do.
+                    // SAFETY: `backward_weight` checked that dw covers these extents; tiles and
+                    // block do.
                     unsafe {
                         Product {
                             a: tiles.as_ptr().add(tile * steps * TILE_SLOT),

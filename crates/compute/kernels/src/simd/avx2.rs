@@ -1,6 +1,6 @@
 //! AVX2 and FMA: a vector is two registers.
 
-use super::{Kernel, LANES, Simd};
+use super::{Kernel, Simd};
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
@@ -35,27 +35,10 @@ impl Simd for Avx2 {
         unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
     }
     #[inline(always)]
-    unsafe fn load_first(p: *const f32, n: usize) -> Self::V {
-        debug_assert!(n <= LANES);
-        let mut lanes = [0.0; LANES];
-        unsafe {
-            std::ptr::copy_nonoverlapping(p, lanes.as_mut_ptr(), n);
-            Self::load(lanes.as_ptr())
-        }
-    }
-    #[inline(always)]
     unsafe fn store(p: *mut f32, v: Self::V) {
         unsafe {
             _mm256_storeu_ps(p, v[0]);
             _mm256_storeu_ps(p.add(8), v[1]);
-        }
-    }
-    #[inline(always)]
-    unsafe fn store_first(p: *mut f32, v: Self::V, n: usize) {
-        debug_assert!(n <= LANES);
-        unsafe {
-            let lanes = Self::to_array(v);
-            std::ptr::copy_nonoverlapping(lanes.as_ptr(), p, n);
         }
     }
     #[inline(always)]

@@ -33,11 +33,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
-    /// The first `n` lanes from `p`, zeros beyond; `n <= 16`.
-    unsafe fn load_first(p: *const f32, n: usize) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
-    /// Stores the first `n` lanes; `n <= 16`.
-    unsafe fn store_first(p: *mut f32, v: Self::V, n: usize);
 
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
@@ -52,6 +48,29 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn select_lt(x: Self::V, bound: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// `2^n` where `magic` is `1.5 * 2^23 + n`, for integers `n` in `[-126, 127]`.
     unsafe fn exp2_of_magic(magic: Self::V) -> Self::V;
+
+    /// The first `n` lanes from `p`, zeros beyond; `n <= 16`.
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize) -> Self::V {
+        debug_assert!(n <= LANES);
+        let mut lanes = [0.0; LANES];
+        // SAFETY: the caller vouches for n readable floats and for the instruction set.
+        unsafe {
+            std::ptr::copy_nonoverlapping(p, lanes.as_mut_ptr(), n);
+            Self::load(lanes.as_ptr())
+        }
+    }
+
+    /// Stores the first `n` lanes; `n <= 16`.
+    #[inline(always)]
+    unsafe fn store_first(p: *mut f32, v: Self::V, n: usize) {
+        debug_assert!(n <= LANES);
+        // SAFETY: the caller vouches for n writable floats and for the instruction set.
+        unsafe {
+            let lanes = Self::to_array(v);
+            std::ptr::copy_nonoverlapping(lanes.as_ptr(), p, n);
+        }
+    }
 
     /// Transposes 16 by 16 floats. Strides are from row to row, in floats.
     #[inline(always)]

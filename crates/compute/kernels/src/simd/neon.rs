@@ -1,6 +1,6 @@
 //! 64-bit Arm: a vector is four registers.
 
-use super::{Kernel, LANES, Simd};
+use super::{Kernel, Simd};
 use std::arch::aarch64::*;
 
 #[derive(Clone, Copy)]
@@ -56,29 +56,12 @@ impl Simd for Neon {
         quarters!(|i| vld1q_f32(p.add(4 * i)))
     }
     #[inline(always)]
-    unsafe fn load_first(p: *const f32, n: usize) -> Self::V {
-        debug_assert!(n <= LANES);
-        let mut lanes = [0.0; LANES];
-        unsafe {
-            std::ptr::copy_nonoverlapping(p, lanes.as_mut_ptr(), n);
-            Self::load(lanes.as_ptr())
-        }
-    }
-    #[inline(always)]
     unsafe fn store(p: *mut f32, v: Self::V) {
         unsafe {
             vst1q_f32(p, v[0]);
             vst1q_f32(p.add(4), v[1]);
             vst1q_f32(p.add(8), v[2]);
             vst1q_f32(p.add(12), v[3]);
-        }
-    }
-    #[inline(always)]
-    unsafe fn store_first(p: *mut f32, v: Self::V, n: usize) {
-        debug_assert!(n <= LANES);
-        unsafe {
-            let lanes = Self::to_array(v);
-            std::ptr::copy_nonoverlapping(lanes.as_ptr(), p, n);
         }
     }
     #[inline(always)]

@@ -30,21 +30,9 @@ impl Simd for Scalar {
         unsafe { p.cast::<Self::V>().read_unaligned() }
     }
     #[inline(always)]
-    unsafe fn load_first(p: *const f32, n: usize) -> Self::V {
-        let mut lanes = [0.0; LANES];
-        // SAFETY: the caller vouches for n <= 16 readable floats.
-        unsafe { std::ptr::copy_nonoverlapping(p, lanes.as_mut_ptr(), n) };
-        lanes
-    }
-    #[inline(always)]
     unsafe fn store(p: *mut f32, v: Self::V) {
         // SAFETY: the caller vouches for 16 writable floats.
         unsafe { p.cast::<Self::V>().write_unaligned(v) }
-    }
-    #[inline(always)]
-    unsafe fn store_first(p: *mut f32, v: Self::V, n: usize) {
-        // SAFETY: the caller vouches for n <= 16 writable floats.
-        unsafe { std::ptr::copy_nonoverlapping(v.as_ptr(), p, n) }
     }
     #[inline(always)]
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V {

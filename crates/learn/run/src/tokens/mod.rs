@@ -93,6 +93,12 @@ pub struct TokenRecord {
     pub clipped: Vec<usize>,
 }
 
+/// Whether a verdict of this name is about the response, so that its reward counts, as
+/// `isentrope_reward::Verdict` says. An unknown verdict is not.
+pub fn is_scored(verdict: &str) -> bool {
+    matches!(verdict, "correct" | "wrong" | "unparseable")
+}
+
 /// Advantages of the tokens of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

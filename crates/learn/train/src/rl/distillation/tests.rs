@@ -17,11 +17,7 @@ const TEMPERATURE: f32 = 0.8;
 struct Silent;
 
 impl ProgressObserver for Silent {
-    fn progress(&mut self, _: Progress) {}
     fn note(&mut self, _: &str) {}
-    fn stop_requested(&self) -> bool {
-        false
-    }
 }
 
 impl Observer for Silent {
