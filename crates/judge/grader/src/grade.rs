@@ -60,7 +60,7 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
         match compare(gold, &given, options) {
             Ok(CompareOutcome::Different) => {}
             Ok(CompareOutcome::Undone) => {
-                reason = format!("{} leaves arithmetic to be done", origin.describe());
+                reason = format!("{} leaves something to be worked out", origin.describe());
             }
             Ok(CompareOutcome::Same(rule)) => {
                 (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));

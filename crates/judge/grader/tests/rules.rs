@@ -25,6 +25,8 @@ fn options_decide_what_is_the_same() {
         ("0.143", "\\boxed{1/7}", digits(4), Different),
         ("137", "73 + 64", undone, Same),
         ("137", "73 + 64", default, Different),
+        ("x = 3", "\\boxed{3x - 2 = 7}", undone, Same),
+        ("x = 3", "\\boxed{3x - 2 = 7}", default, Different),
     ] {
         assert_eq!(
             outcome(&json!(gold), response, &options),
@@ -35,7 +37,7 @@ fn options_decide_what_is_the_same() {
     let gold = GroundTruth::from_value(&json!("137")).unwrap();
     assert_eq!(
         grade(&gold, "73 + 64", &default).reason,
-        "the whole text leaves arithmetic to be done"
+        "the whole text leaves something to be worked out"
     );
 }
 

@@ -99,14 +99,18 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Compares a matrix of one row or column with a tuple.
-    pub(super) fn vector(&mut self, matrix: &Matrix, items: &[Answer]) -> Result<bool, OutOfFuel> {
-        let Some(entries) = matrix.vector().filter(|entries| entries.len() == items.len()) else {
+    /// Compares two vectors by their coordinates; false if either is no vector.
+    pub(super) fn vectors(
+        &mut self,
+        gold: Option<Vec<&Expression>>,
+        given: Option<Vec<&Expression>>,
+    ) -> Result<bool, OutOfFuel> {
+        let (Some(gold), Some(given)) = (gold, given) else { return Ok(false) };
+        if gold.len() != given.len() {
             return Ok(false);
-        };
-        for (entry, item) in entries.into_iter().zip(items) {
-            let Some(expression) = item.expression() else { return Ok(false) };
-            if !self.expressions(entry, expression)? {
+        }
+        for (gold, given) in gold.into_iter().zip(given) {
+            if !self.expressions(gold, given)? {
                 return Ok(false);
             }
         }
@@ -140,6 +144,11 @@ impl Comparison<'_> {
         }
         Ok(true)
     }
+}
+
+/// The coordinates of a tuple of expressions.
+pub(super) fn coordinates(items: &[Answer]) -> Option<Vec<&Expression>> {
+    items.iter().map(Answer::expression).collect()
 }
 
 /// Whether a ratio is in lowest terms, if that is known; with decimals or fractions only a ratio to

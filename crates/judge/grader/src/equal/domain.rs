@@ -31,7 +31,9 @@ impl Comparison<'_> {
                             && !said.iter().any(|domain| matches!(domain, Domain::Condition(_)))
                             && (is_any_real(domain) || !is_condition(gold))
                 }
-                Domain::Condition(condition) => self.has_condition(condition, said)?,
+                Domain::Condition(condition) => {
+                    self.some_same(conditions(said).map(|said| (condition, said)))?
+                }
             };
             if !is_same {
                 return Ok(None);
@@ -47,7 +49,9 @@ impl Comparison<'_> {
                         || !is_condition(given)
                             && (names(given).contains(&**name) || *kind == NumberKind::INTEGER)
                 }
-                Domain::Condition(condition) => self.has_condition(condition, asked)?,
+                Domain::Condition(condition) => {
+                    self.some_same(conditions(asked).map(|asked| (asked, condition)))?
+                }
             };
             if !is_asked {
                 return Ok(None);
@@ -56,16 +60,33 @@ impl Comparison<'_> {
         self.answers(gold, given)
     }
 
-    fn has_condition(&mut self, condition: &Answer, domains: &[Domain]) -> Result<bool, OutOfFuel> {
-        for domain in domains {
-            if let Domain::Condition(other) = domain
-                && self.answers(condition, other)?.is_some()
-            {
-                return Ok(true);
+    /// Whether the answers of some pair (ground truth, response) are the same.
+    fn some_same<'a>(
+        &mut self,
+        pairs: impl Iterator<Item = (&'a Answer, &'a Answer)>,
+    ) -> Result<bool, OutOfFuel> {
+        // A condition is not what is asked for: n - 1 >= 0 says n >= 1.
+        let allowed = std::mem::replace(&mut self.allow_undone, true);
+        let mut found = Ok(false);
+        for (gold, given) in pairs {
+            match self.answers(gold, given) {
+                Ok(None) => {}
+                other => {
+                    found = other.map(|rule| rule.is_some());
+                    break;
+                }
             }
         }
-        Ok(false)
+        self.allow_undone = allowed;
+        found
     }
+}
+
+fn conditions(domains: &[Domain]) -> impl Iterator<Item = &Answer> {
+    domains.iter().filter_map(|domain| match domain {
+        Domain::Condition(condition) => Some(condition),
+        Domain::Kind(..) => None,
+    })
 }
 
 fn parts(answer: &Answer) -> (&Answer, &[Domain]) {

@@ -12,7 +12,9 @@ mod spans;
 mod time_of_day;
 mod undone;
 
-use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
+use self::collection::{
+    are_forms, by_coordinate, coordinates, distinct, has_equation, is_reduced, quotient,
+};
 use self::quantity::{has_unit_apart, names_matrices};
 use self::time_of_day::{Clock, is_time};
 use super::answer::{Answer, Brackets};
@@ -30,7 +32,7 @@ pub type Rule = &'static str;
 pub enum CompareOutcome {
     /// The two are the same, by this rule.
     Same(Rule),
-    /// The answer leaves arithmetic to be done.
+    /// The answer leaves something to be worked out.
     Undone,
     /// It is another.
     Different,
@@ -231,9 +233,13 @@ impl<'f> Comparison<'f> {
             (
                 Answer::Matrix(matrix),
                 Answer::Sequence(Brackets::ROUND, items) | Answer::List(items),
-            )
-            | (Answer::Sequence(Brackets::ROUND, items), Answer::Matrix(matrix)) => {
-                self.vector(matrix, items)?.then_some("the same vector")
+            ) => {
+                let (gold, given) = (matrix.vector(), coordinates(items));
+                self.vectors(gold, given)?.then_some("the same vector")
+            }
+            (Answer::Sequence(Brackets::ROUND, items), Answer::Matrix(matrix)) => {
+                let (gold, given) = (coordinates(items), matrix.vector());
+                self.vectors(gold, given)?.then_some("the same vector")
             }
             (Answer::Ratio(a), Answer::Ratio(b)) => self.ratios(a, b)?.then_some("the same ratio"),
             (Answer::Ratio(ratio), Answer::Quantity(given)) => {
@@ -253,15 +259,21 @@ impl<'f> Comparison<'f> {
                     None => None,
                 }
             }
-            (Answer::Set(items), answer @ (Answer::Quantity(_) | Answer::Sequence(..)))
-            | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items))
+            // The only solution may be given as the set of solutions.
+            (Answer::Set(items), Answer::Quantity(_) | Answer::Sequence(..))
                 if self.nesting == 0 =>
             {
-                match &items[..] {
-                    // The only solution may be given as the set of solutions, but {5} is no element
-                    // {{5}}.
-                    [Answer::Set(_)] | [] | [_, _, ..] => None,
-                    [item] => return self.answers(item, answer),
+                match only_element(items) {
+                    Some(item) => return self.answers(item, given),
+                    None => None,
+                }
+            }
+            (Answer::Quantity(_) | Answer::Sequence(..), Answer::Set(items))
+                if self.nesting == 0 =>
+            {
+                match only_element(items) {
+                    Some(item) => return self.answers(gold, item),
+                    None => None,
                 }
             }
             (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => {
@@ -279,6 +291,14 @@ impl<'f> Comparison<'f> {
             }
             found => Ok(found),
         }
+    }
+}
+
+/// The element of a set that has one, unless that is a set too: {5} is no element of {{5}}.
+fn only_element(items: &[Answer]) -> Option<&Answer> {
+    match items {
+        [Answer::Set(_)] | [] | [_, _, ..] => None,
+        [item] => Some(item),
     }
 }
 

@@ -147,12 +147,15 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
-/// Whether a text is a number and a letter with a space between, as in `63 m`. The letter in `63m`
-/// may be a variable.
+/// Whether a text is a number and a letter with a space between, as in `63 m`, or an upright
+/// letter, as in `300\,\mathrm{K}` or `300 \mathrm{~K}`. The letter in `63m` may be a variable.
 pub(super) fn has_unit_apart(source: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b',' | b'.' | b'\\');
-    source.trim_matches('$').split_once([' ', '~']).is_some_and(|(number, unit)| {
-        number.bytes().all(is_digit) && unit.starts_with(|c: char| c.is_ascii_alphabetic())
+    let source = source.trim_matches('$');
+    let cuts = [source.split_once([' ', '~']), source.split_once("\\mathrm{")];
+    cuts.into_iter().flatten().any(|(number, unit)| {
+        number.trim_end_matches([' ', '~']).bytes().all(is_digit)
+            && unit.trim_start_matches('~').starts_with(|c: char| c.is_ascii_alphabetic())
     })
 }
 

@@ -9,6 +9,7 @@ use super::super::relation::Relation;
 use super::super::value::{FactorSign, constant_ratio};
 use super::collection::equations_of_tuple;
 use super::conclusion::{concluded_value, is_value, named_value, names};
+use super::quantity::is_name;
 use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
@@ -78,6 +79,16 @@ impl Comparison<'_> {
                 (a.expression(), b.expression(), c.expression(), d.expression())
             && self.same_up_to_factor((a, *relation, b), (c, *other, d))?
         {
+            // 3x - 2 = 7 for x = 3 is the question. With 0 on one side it may be one too, but also
+            // the usual equation of a line: 2x - 3 = 0 for the directrix x = 3/2.
+            if !self.allow_undone
+                && is_solved(gold.0, is_unknown)
+                && !is_solved(given.0, names_with_sign)
+                && !given.0.iter().any(is_zero)
+            {
+                self.is_left_undone = true;
+                return Ok(None);
+            }
             return Ok(Some("the same relation up to a constant factor"));
         }
         // Equal bounds on another variable are no answer, unless the ground truth is only a
@@ -182,6 +193,34 @@ impl Comparison<'_> {
         }
         Ok(None)
     }
+}
+
+/// Whether a relation has a name on one side and a number on the other.
+fn is_solved(sides: &[Answer], is_named: fn(&Answer) -> bool) -> bool {
+    matches!(sides, [a, b] if is_named(a) && is_value(b) || is_value(a) && is_named(b))
+}
+
+fn is_zero(answer: &Answer) -> bool {
+    answer.expression() == Some(&Expression::integer(0))
+}
+
+/// Whether an answer is a name, but no product of names: xy = 1 is a curve.
+fn is_unknown(answer: &Answer) -> bool {
+    names(answer) && !matches!(answer.expression(), Some(Expression::Product(_)))
+}
+
+/// Whether an answer is a name, perhaps with a minus.
+fn names_with_sign(answer: &Answer) -> bool {
+    let is_negated = |expression: &Expression| match expression {
+        Expression::Product(factors) => match &factors[..] {
+            [sign, rest @ ..] => {
+                *sign == Expression::integer(-1) && !rest.is_empty() && rest.iter().all(is_name)
+            }
+            [] => false,
+        },
+        _ => false,
+    };
+    names(answer) || answer.expression().is_some_and(is_negated)
 }
 
 /// The set of a membership: S in "x in S". Any other answer is itself.

@@ -37,8 +37,11 @@ impl Clock {
         let is_time = are_digits && (1..=2).contains(&hour.len()) && minute.len() == 2;
         let (hour, minute): (u32, u32) =
             (hour.parse().ok().filter(|_| is_time)?, minute.parse().ok()?);
-        let afternoon = if hour > 12 || hour == 0 { Some(hour > 12) } else { afternoon };
-        (hour <= 24 && minute < 60).then_some(Self { hour: hour % 12, minute, afternoon })
+        // 24:00 is midnight.
+        let is_of_day = minute < 60 && (hour < 24 || hour == 24 && minute == 0);
+        let afternoon =
+            if hour > 12 || hour == 0 { Some((13..24).contains(&hour)) } else { afternoon };
+        is_of_day.then_some(Self { hour: hour % 12, minute, afternoon })
     }
 
     /// Whether the text can only be a time of day.

@@ -104,7 +104,16 @@ impl Comparison<'_> {
                 Ok(this.is_unfinished(side, asked)? && !this.some(sides, is_what_it_comes_to)?)
             });
         }
-        let (answers, formulas) = parts(answer);
+        // The column for a tuple may have a factor before it, but not be a sum of columns.
+        if let Answer::Matrix(matrix) = answer {
+            for entry in matrix.rows().iter().flatten() {
+                if has_sum(entry) && self.has_arithmetic(entry, asked)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        let (answers, formulas) = answer.parts();
         for formula in formulas {
             if self.has_arithmetic(formula, asked)? {
                 return Ok(true);
@@ -186,24 +195,27 @@ fn is_asked(formula: &Expression) -> bool {
 }
 
 fn says_number(answer: &Answer) -> bool {
-    formulas(answer).into_iter().any(Expression::is_number)
+    let (answers, formulas) = answer.parts();
+    formulas.into_iter().any(Expression::is_number) || answers.into_iter().any(says_number)
+}
+
+fn has_sum(formula: &Expression) -> bool {
+    formula.any(&|part| matches!(part, Expression::Sum(_)))
 }
 
 fn are_equations(relations: &[Relation]) -> bool {
     relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::Approximate))
 }
 
-/// All formulas of an answer, as [`parts`] has them.
+/// All formulas of an answer, without the entries of matrices: a ground truth that is a matrix may
+/// be answered with a sum of matrices, or with a factor before one.
 fn formulas(answer: &Answer) -> Vec<&Expression> {
-    let (answers, mut found) = parts(answer);
+    if let Answer::Matrix(_) = answer {
+        return Vec::new();
+    }
+    let (answers, mut found) = answer.parts();
     found.extend(answers.into_iter().flat_map(formulas));
     found
-}
-
-/// The parts of an answer, without the entries of matrices: a factor 1/3 before a matrix may stay
-/// there.
-fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
-    if let Answer::Matrix(_) = answer { (Vec::new(), Vec::new()) } else { answer.parts() }
 }
 
 /// Whether a formula is a number in digits or a fraction of two integers, with a sign or without,

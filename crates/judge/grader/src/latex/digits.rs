@@ -21,6 +21,7 @@ pub fn number_length(text: &str, commas: Commas) -> usize {
     if (1..=3).contains(&end) && bytes[0] != b'0' {
         while let Some(separator) = group_separator(&text[end..], commas)
             && digits(end + separator) == 3
+            && !is_mixed(&text[end..], separator)
         {
             end += separator + 3;
         }
@@ -40,6 +41,21 @@ pub fn number_length(text: &str, commas: Commas) -> usize {
         }
     }
     end
+}
+
+/// Whether the three digits behind a blank are the numerator of a mixed number, as in 5 121/144. In
+/// 10 000/3 they are a group, because a mixed number's fraction is from 0 to 1. 1 234/500 is read
+/// as a mixed number too, though 1234/500 may be meant.
+fn is_mixed(text: &str, separator: usize) -> bool {
+    let (blank, rest) = text.split_at(separator);
+    let (numerator, rest) = rest.split_at(3);
+    let Some(rest) = rest.strip_prefix('/').filter(|_| matches!(blank, " " | "~" | "\\ ")) else {
+        return false;
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let denominator = rest[..digits].trim_start_matches('0');
+    let is_proper = denominator.len() > 3 || denominator.len() == 3 && numerator < denominator;
+    !numerator.starts_with('0') && is_proper
 }
 
 /// Length of the separator of groups of digits at the start of a text, if there is one. Whether

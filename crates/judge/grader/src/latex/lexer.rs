@@ -318,11 +318,13 @@ impl<'a> Lexer<'a> {
         let content = self.source[self.place + 1..close].trim();
         let upright = matches!(name, "mathrm" | "operatorname" | "rm" | "mathsf");
         let after_number = matches!(self.last(), Some(Number(_)));
+        let is_kelvin = after_number && content.trim_start_matches('~') == "K";
         if depth == MAX_TEXT_DEPTH {
             self.place = close;
-        } else if upright && content.len() == 1 {
-            // An upright e, i, d or variable is a letter; after a number it may be a unit.
-            let is_unit = after_number && is_unit_letter(content);
+        } else if upright && (content.len() == 1 || is_kelvin) {
+            // An upright e, i, d or variable is a letter; after a number it may be a unit. As a
+            // word K would be a thousand; the letter is kelvin, as in 300 K.
+            let is_unit = after_number && is_unit_letter(content) && !is_kelvin;
             self.place += 1;
             self.run(close, is_unit || text, depth + 1)?;
         } else if upright

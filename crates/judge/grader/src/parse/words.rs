@@ -212,7 +212,8 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
             };
             !is_negation(&word)
                 && !is_no_unit(&word)
-                && !changes_number(written)
+                // Behind another unit, as in J/K, K is no thousand.
+                && (!changes_number(written) || written == "K" && place > 0)
                 && !multiplies(&word, next)
         }
         Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
