@@ -5,6 +5,7 @@ use crate::terminal::duration;
 use isentrope_files::names;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer};
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ impl Room {
     pub fn of<T: Trainer>(prepared: &Prepared<T>, place: &RunLocation) -> Self {
         let (each, count) = prepared.checkpoints();
         // A run that goes on replaces its checkpoints, and one that is overwritten loses them.
-        let had = names(&place.dir.join("checkpoints")).map_or(0, |had| had.len());
+        let had = checkpoints(&place.dir);
         let ((ranks, of_rank), keep) = (prepared.checkpoint_of_rank(), prepared.kept_checkpoints());
         let (free, dir) = (free(&place.dir), place.dir.display().to_string());
         Self { each, ranks, of_rank, count, keep, had, free, dir }
@@ -75,6 +76,13 @@ impl Room {
             human(free)
         ))
     }
+}
+
+/// The number of a run's checkpoints. Hidden names are what a killed run left.
+fn checkpoints(dir: &Path) -> usize {
+    let is_hidden = |name: &OsString| name.as_encoded_bytes().starts_with(b".");
+    names(&dir.join("checkpoints"))
+        .map_or(0, |names| names.iter().filter(|name| !is_hidden(name)).count())
 }
 
 /// The time that a disk takes to write some bytes.
@@ -133,6 +141,16 @@ mod tests {
         assert!(said.contains("checkpoint.keep"), "{said}");
         assert!(!of(11, 0, 1).warning().unwrap().contains("checkpoint.keep"));
         assert_eq!(room(11, 1).warning(), None); // one of them has its room
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_no_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(checkpoints(dir.path()), 0);
+        for step in ["step-000004", ".step-000008.partial"] {
+            std::fs::create_dir_all(dir.path().join("checkpoints").join(step)).unwrap();
+        }
+        assert_eq!(checkpoints(dir.path()), 1);
     }
 
     #[cfg(unix)]

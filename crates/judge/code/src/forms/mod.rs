@@ -128,9 +128,7 @@ impl Tests {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
                 let has = |key: &str| text.contains(&format!("\"{key}\""));
-                has_form(has)
-                    || has("input") && has("output")
-                    || ["\"assert ", "; assert "].iter().any(|part| text.contains(part))
+                has_form(has) || ["\"assert ", "; assert "].iter().any(|part| text.contains(part))
             }
             _ => assertions::is_code(text),
         }
@@ -178,6 +176,7 @@ impl Tests {
 
 fn has_form(has: impl Fn(&str) -> bool) -> bool {
     has("inputs") && has("outputs")
+        || has("input") && has("output")
         || WRAPPERS.iter().any(|key| has(key))
         || has("public_test_cases")
         || has("test_list")

@@ -22,7 +22,8 @@ pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
 type Pair<'a> = (&'a Value, &'a Value);
 
 fn columns(object: &Map<String, Value>) -> Result<Vec<Pair<'_>>, String> {
-    let list = |keys: [&str; 2]| match keys.iter().find_map(|key| Some((key, object.get(*key)?))) {
+    let value = |key: &str| object.get(key).filter(|value| !value.is_null());
+    let list = |keys: [&str; 2]| match keys.iter().find_map(|key| Some((key, value(key)?))) {
         Some((_, Value::Array(list))) => Ok(list),
         Some((key, _)) => Err(format!("the tests' {key:?} must be a list")),
         None => Err(format!("the tests have no {:?}", keys[0])),

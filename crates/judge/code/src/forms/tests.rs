@@ -53,6 +53,8 @@ fn pairs_of_standard_streams() {
         json!({"input_output": columns.to_string()}),
         json!({"tests": columns, "problem": "Add."}),
         json!({"inputs": [["1 2", ""], ["4"]], "outputs": [["3", ""], ["5"]], "fn_name": null}),
+        json!({"input": ["1 2\n", "4"], "output": ["3\n", 5]}),
+        json!({"inputs": null, "outputs": null, "input": ["1 2\n", "4"], "output": ["3\n", "5"]}),
         json!([{"input": "1 2\n", "output": "3\n"}, {"input": "4", "output": "5"}]),
         json!([
             {"input": "1 2\n", "output": "3\n", "type": "stdin_stdout", "fn_name": null},

@@ -7,12 +7,17 @@
 //! ```python ... ```                                                                   any
 //! ```
 //!
-//! The first two may stand several times. Reasoning up to the last `</think>` holds no calls.
+//! The first two may stand several times. Reasoning up to the last `</think>` holds no calls. Marks
+//! within the JSON of the first two belong to the call.
 
 use serde_json::{Map, Value};
 
 /// The special token of Llama 3 that begins a turn of code, or of a call in JSON.
 pub const PYTHON_TAG: &str = "<|python_tag|>";
+
+const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+const END_OF_THOUGHTS: &str = "</think>";
 
 /// Most calls of one turn; more are refused.
 const MOST: usize = 16;
@@ -29,8 +34,10 @@ pub struct Call {
 /// The calls of a turn, in their order; of one that cannot be read, why, as a sentence. None: the
 /// turn is an answer. Code blocks are calls if `python` is a tool.
 pub fn calls(text: &str, python: bool) -> Vec<Result<Call, String>> {
-    let text = text.rsplit_once("</think>").map_or(text, |(_, said)| said).trim();
-    let mut found = if text.contains("<tool_call>") {
+    let text = text[end_of_thoughts(text)..].trim();
+    let mut found = if is_bare(text) {
+        bare(text)
+    } else if text.contains(OPEN) {
         tagged(text)
     } else if let Some((_, call)) = text.split_once(PYTHON_TAG) {
         let call = call.trim();
@@ -52,14 +59,63 @@ fn code(text: &str) -> Call {
     Call { name: "python".into(), arguments }
 }
 
+/// The place where a turn's thoughts end: behind the last `</think>` that is outside the calls.
+fn end_of_thoughts(text: &str) -> usize {
+    let ends = text.match_indices(END_OF_THOUGHTS).map(|(at, mark)| at + mark.len());
+    let mut starts = std::iter::once(0).chain(ends).take(MOST);
+    if let Some(start) = starts.find(|start| is_bare(&text[*start..])) {
+        return start;
+    }
+    let mut end = text.len();
+    while let Some(mark) = text[..end].rfind(END_OF_THOUGHTS) {
+        let is_around = |open: &usize| {
+            let inside = open + OPEN.len();
+            closed(&text[inside..])
+                .is_some_and(|(length, call)| inside + length > mark && call.is_ok())
+        };
+        let opens = text[..mark].rmatch_indices(OPEN).map(|(at, _)| at);
+        match opens.take(MOST).find(is_around) {
+            Some(open) => end = open,
+            None => return mark + END_OF_THOUGHTS.len(),
+        }
+    }
+    0
+}
+
 /// Calls between `<tool_call>` and `</tool_call>`.
 fn tagged(text: &str) -> Vec<Result<Call, String>> {
-    let parts = text.split("<tool_call>").skip(1);
-    let read = |part: &str| match part.split_once("</tool_call>") {
-        Some((json, _)) => read(json),
-        None => Err("the call has no </tool_call> at its end".to_owned()),
-    };
-    parts.take(MOST + 1).map(read).collect()
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while calls.len() <= MOST
+        && let Some((_, inside)) = rest.split_once(OPEN)
+    {
+        let (length, call) = closed(inside).unwrap_or_else(|| {
+            let part = inside.find(OPEN).map_or(inside, |next| &inside[..next]);
+            let call = match part.split_once(CLOSE) {
+                Some((json, _)) => read(json),
+                None => Err("the call has no </tool_call> at its end".to_owned()),
+            };
+            (part.len(), call)
+        });
+        calls.push(call);
+        rest = &inside[length..];
+    }
+    calls
+}
+
+/// The call in the JSON that a text begins with, and the JSON's length, if `</tool_call>` follows.
+fn closed(text: &str) -> Option<(usize, Result<Call, String>)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    let (json, rest) = text.split_at(values.byte_offset());
+    let is_closed = rest.trim_start().starts_with(CLOSE);
+    is_closed.then(|| (json.len(), check_integers(json).and_then(|()| call(value))))
+}
+
+/// Whether a text is nothing but calls in JSON that can be read.
+fn is_bare(text: &str) -> bool {
+    let calls = bare(text.trim());
+    !calls.is_empty() && calls.iter().all(Result::is_ok)
 }
 
 /// A text that is nothing but calls in JSON, with `;` or white space between them.
@@ -168,10 +224,11 @@ fn call(value: Value) -> Result<Call, String> {
 
 /// The text before a turn's calls, without white space around it.
 pub fn before_calls(text: &str) -> &str {
-    let thought = text.rfind("</think>").map_or(0, |at| at + "</think>".len());
-    let marks = ["<tool_call>", "<|python_tag|>"];
-    let call = marks.iter().find_map(|mark| text[thought..].find(mark));
-    text[..thought + call.unwrap_or(0)].trim()
+    let thought = end_of_thoughts(text);
+    let said = &text[thought..];
+    let call = [OPEN, PYTHON_TAG].iter().find_map(|mark| said.find(mark));
+    let call = call.filter(|_| !is_bare(said)).unwrap_or(0);
+    text[..thought + call].trim()
 }
 
 #[cfg(test)]
@@ -242,6 +299,32 @@ mod tests {
         ] {
             assert_eq!(before_calls(text), expected);
         }
+    }
+
+    #[test]
+    fn marks_within_a_call_belong_to_it() {
+        let code =
+            "for mark in ['<think>', '</think>', '<tool_call>', '</tool_call>']: print(mark)";
+        let json = serde_json::json!({"name": "python", "arguments": {"code": code}}).to_string();
+        let (tagged, thought) = (format!("<tool_call>{json}</tool_call>"), "<think>a</think>");
+        let call = Call {
+            name: "python".into(),
+            arguments: Map::from_iter([("code".to_owned(), code.into())]),
+        };
+        let discarded = format!("<think>\n{tagged}</think>");
+        for (text, count, before) in [
+            (tagged.clone(), 1, ""),
+            (format!("{thought}\nI print.\n{tagged}\n{tagged}"), 2, "<think>a</think>\nI print."),
+            (format!("{discarded}{tagged}"), 1, &*discarded),
+            (json.clone(), 1, ""),
+            (format!("{thought}\n{json}"), 1, thought),
+        ] {
+            let expected: Vec<Result<Call, String>> = vec![Ok(call.clone()); count];
+            assert_eq!(calls(&text, true), expected, "{text}");
+            assert_eq!(before_calls(&text), before, "{text}");
+        }
+        let thoughts = format!("<think>I would call {tagged}, but no.</think>\nIt is 4.");
+        assert_eq!(calls(&thoughts, true), []);
     }
 
     #[test]
