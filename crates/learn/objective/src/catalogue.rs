@@ -78,8 +78,8 @@ const OTHERS: [About; 10] = [
     About {
         name: "Autopilot",
         kind: Kind::Controller,
-        equation: "fraction of Clip-Cov or KL-Cov = start exp(gain e + I), e = ln H* - ln H \
-                   (smoothed), I = sum of gain e / integral_steps",
+        equation: "fraction of Clip-Cov or KL-Cov, or KL-Cov's coefficient, = start exp(gain e + \
+                   I), e = ln H* - ln H (smoothed), I = sum of gain e / integral_steps",
         source: "docs/concepts/entropy.md",
         setting: "objective.covariance.target_entropy",
         cost: FREE,

@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 pub struct ControllerSettings {
     /// The setting that is steered.
     pub steer: Steer,
-    /// By which power of its distance from the target the entropy moves the steered value: with 20,
-    /// an entropy 10 % below the target makes it (1 / 0.9)^20, about 8 times, what it is at the
-    /// target. Less where rollouts are few and their entropy is noisy.
+    /// At each step the steered value is its value at the target times (target / entropy)^gain:
+    /// with 20, about 8 times as much at an entropy 10 % below the target. Take less where rollouts
+    /// are few and their entropy is noisy.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub gain: f64,
     /// How slowly the controller learns which value holds the entropy: after this many steps at one

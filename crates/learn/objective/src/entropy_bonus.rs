@@ -26,10 +26,10 @@ pub struct EntropyBonus {
     /// `delta` is set.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub rate: Option<f64>,
-    /// With a target, in place of `rate`: after each step the weight moves up by this where the
-    /// rollout's entropy is below the target, and down by it where it is above, where it does not
-    /// act either (adaptive entropy control of Skywork-OR1, arXiv:2505.22312, section 3.2.5, which
-    /// takes 5e-3, and 1e-4 in its scripts; also TRL's).
+    /// With a target, in place of `rate`: after each step the weight rises by this if the rollout's
+    /// entropy is below the target, and falls by it if above. Above the target the bonus does not
+    /// act (adaptive entropy control of Skywork-OR1, arXiv:2505.22312, section 3.2.5, which takes
+    /// 5e-3, and 1e-4 in its scripts; also TRL's).
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub delta: Option<f64>,
     /// With a target, the largest weight; the smallest is 0.
@@ -96,10 +96,13 @@ impl EntropyBonus {
 
     /// The weight in the first update of a step, whose rollout has this entropy; the coefficient
     /// becomes that of the step after. `target` is the entropy to hold, if there is one. An entropy
-    /// that is not finite moves nothing.
+    /// that is not finite moves nothing. A coefficient above `max`, which may have been larger
+    /// before the run went on, comes down to it.
     pub fn begin_step(&self, coefficient: &mut f64, entropy: f64, target: Option<f64>) -> f64 {
+        let Some(target) = target else { return *coefficient };
+        *coefficient = coefficient.clamp(0.0, self.max);
         let weight = *coefficient;
-        let (Some(delta), Some(target)) = (self.delta, target) else { return weight };
+        let Some(delta) = self.delta else { return weight };
         if entropy < target {
             *coefficient = (weight + delta).min(self.max);
         } else if entropy > target {
@@ -134,6 +137,21 @@ mod tests {
             (bonus.begin_step(&mut coefficient, 0.9, Some(0.5)), coefficient),
             (0.003, 0.003)
         );
+    }
+
+    /// By either rule, from the first update on; a fixed weight has no largest.
+    #[test]
+    fn a_coefficient_from_before_the_largest_was_lowered_comes_down_to_it() {
+        let begun = |bonus: &EntropyBonus, target| {
+            let mut coefficient = 0.75;
+            (bonus.begin_step(&mut coefficient, 0.4, target), coefficient)
+        };
+        let by_rate = EntropyBonus { rate: Some(0.01), max: 0.5, ..Default::default() };
+        let by_delta = EntropyBonus { delta: Some(0.25), max: 0.5, ..Default::default() };
+        for bonus in [&by_rate, &by_delta] {
+            assert_eq!(begun(bonus, Some(0.5)), (0.5, 0.5));
+        }
+        assert_eq!(begun(&by_rate, None), (0.75, 0.75));
     }
 
     /// arXiv:2505.22312, section 3.2.5: c_0 = 0; c_(k+1) = c_k + delta below the target, c_k -

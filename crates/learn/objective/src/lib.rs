@@ -86,5 +86,5 @@ pub use qae::Qae;
 pub use saturation::{ControlledStep, Saturation};
 pub use selection::DrawKey;
 pub use settings::ObjectiveSettings;
-pub use statistics::{QUADRANTS, Statistics};
+pub use statistics::{QUADRANTS, Statistics, larger};
 pub use target_entropy::{FractionOfInitial, Schedule, TargetEntropy};

@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// As docs/guides/train.md says it of minibatches of one response.
+    /// In a micro-batch of one response the choice means nothing (docs/concepts/entropy.md).
     #[test]
     fn of_equal_advantages_rounding_decides() {
         let picked = |advantage: f64| {

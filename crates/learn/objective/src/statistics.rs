@@ -92,7 +92,7 @@ impl Reduction {
         match self {
             Mean => Some(mean(values)),
             Sum => Some(values.sum()),
-            Largest => values.reduce(f64::max),
+            Largest => values.reduce(larger),
             ShareOfPicked => (picked > 0).then(|| values.sum::<f64>() / picked as f64),
         }
     }
@@ -168,7 +168,7 @@ impl Statistics {
         self.dual_clip_fraction = share(Clipped::Dual);
         self.kl_old = mean(log_ratios.iter().map(|d| -d));
         self.log_ratio_abs = mean(log_ratios.iter().map(|d| d.abs()));
-        self.ratio_max = log_ratios.iter().copied().reduce(f64::max).map_or(0.0, ratio);
+        self.ratio_max = log_ratios.iter().copied().reduce(larger).map_or(0.0, ratio);
     }
 
     pub(crate) fn measure_covariances(&mut self, scores: &Covariances, selection: &Selection) {
@@ -193,6 +193,11 @@ fn quadrants(scores: &Covariances, tokens: &[usize]) -> [usize; 4] {
         quadrants[3 - 2 * is_low - is_negative] += 1;
     }
     quadrants
+}
+
+/// The larger of two measurements, NaN if one of them is NaN, which `f64::max` would hide.
+pub fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 
 /// part / (part + rest), 0 if there is neither.
@@ -303,5 +308,22 @@ mod tests {
             assert!(metrics.contains(&(name, value)), "{name} is not {value} in {metrics:?}");
         }
         assert!(Statistics::metrics(&[]).is_empty());
+        for updates in [[update(f64::NAN), update(2.0)], [update(2.0), update(f64::NAN)]] {
+            for (name, value) in Statistics::metrics(&updates) {
+                let is_measured = ["policy/loss", "policy/ratio_max", "cov/max"].contains(&name);
+                assert_eq!(value.is_nan(), is_measured, "{name}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_ratio_is_no_number_if_one_of_them_is_none() {
+        let largest = |log_ratios: &[f64]| {
+            let mut statistics = Statistics::default();
+            statistics.measure_ratios(log_ratios, &[]);
+            statistics.ratio_max
+        };
+        assert_eq!((largest(&[-1.0, 0.0]), largest(&[])), (1.0, 0.0));
+        assert!(largest(&[-1.0, f64::NAN, 0.0]).is_nan());
     }
 }

@@ -129,8 +129,8 @@ fn quickstart() -> Arrays {
     }
 }
 
-/// The table in docs/guides/train.md: of a real minibatch of 128 responses, the tokens that KL-Cov
-/// picks in micro-batches, and how many of them the minibatch picks too.
+/// The table in docs/concepts/entropy.md: of a real minibatch of 128 responses, the tokens that
+/// KL-Cov picks in micro-batches, and how many of them the minibatch picks too.
 #[test]
 fn micro_batches_of_a_real_minibatch_select_other_tokens_and_more() {
     let arrays = quickstart();

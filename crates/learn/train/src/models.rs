@@ -130,6 +130,17 @@ impl<'a> Models<'a> {
     }
 }
 
+/// The checksum of a model's weights, from that of the trained ones: if these are an adapter, its
+/// base counts, because a new adapter has the same weights beside any base. The base is known by
+/// its content, and may have been moved.
+pub(crate) fn checksum_with_base(trained: u64, adapter: Option<&AdapterConfig>) -> u64 {
+    let base = adapter.and_then(|adapter| adapter.base.as_ref()?.fingerprint.as_ref());
+    base.map_or(trained, |Fingerprint { config_sha256, weights_crc32c }| {
+        let text = format!("{config_sha256} {weights_crc32c}");
+        trained ^ u64::from(crc32c::crc32c(text.as_bytes()))
+    })
+}
+
 /// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another
 /// kind. The weights of a base are not compared. Returns the configuration of the checkpoint's
 /// adapters, if it has any.
@@ -179,4 +190,26 @@ fn other_model(dir: &Path, saved: &Path, differs: &str) -> Error {
         saved.display()
     );
     Error::setting("model.path", what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_model::adapter::Targets;
+
+    #[test]
+    fn an_adapter_beside_another_base_has_another_checksum() {
+        let beside = |path: &str, config: &str, weights: &str| {
+            let fingerprint =
+                Fingerprint { config_sha256: config.into(), weights_crc32c: weights.into() };
+            let mut adapter = AdapterConfig::new(16, 32.0, false, Targets::AllLinear);
+            adapter.base = Some(BaseModel::new(path, fingerprint).unwrap());
+            checksum_with_base(7, Some(&adapter))
+        };
+        let first = beside("model", "a1", "b2");
+        assert_eq!(beside("moved", "a1", "b2"), first);
+        assert_ne!(beside("model", "a1", "b3"), first);
+        assert_ne!(beside("model", "a2", "b2"), first);
+        assert_eq!(checksum_with_base(7, None), 7, "all weights are trained");
+    }
 }

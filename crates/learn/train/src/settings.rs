@@ -275,19 +275,17 @@ impl From<Dtype> for WeightDtype {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RanksSettings {
-    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process
-    /// is stopped, or its network cut. At least 2, since ranks give such a sign every second; 0:
+    /// Seconds without a sign of life after which a rank (stopped, or cut off from the network) is
+    /// given up, and all ranks end. At least 2, since ranks give such a sign every second; 0:
     /// never. It is also the longest time of one exchange between GPUs by NCCL, 600 if this is 0.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
-    /// The way of gradients and weights between GPUs of several ranks. auto: by NCCL if it is found
-    /// and has moved known numbers rightly before the run, else through the hosts; host:
-    /// through the hosts; nccl: by NCCL, or the run does not begin. CPUs always use the hosts.
+    /// The way of gradients and weights between GPUs of several ranks. CPUs always use the hosts.
     pub transport: Transport,
-    /// The numbers of which each rank holds a slice instead of the whole. Gradients in slices are
-    /// complete layer by layer, while activations of all passes of a rank wait, most of which are
-    /// computed again. Weights in slices are gathered layer by layer while an update learns, and
-    /// whole while the model samples.
+    /// The numbers that each rank holds only a slice of. Gradients in slices are complete layer by
+    /// layer, while activations of all passes of a rank wait, most of which are computed again.
+    /// Weights in slices are gathered layer by layer while an update learns, and whole while the
+    /// model samples.
     pub shard: Shard,
 }
 
@@ -295,12 +293,13 @@ pub struct RanksSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// By NCCL where it works, else through the hosts.
+    /// By NCCL if it is found and has moved known numbers rightly before the run, else through the
+    /// hosts.
     #[default]
     Auto,
     /// Through the hosts, over TCP or MPI.
     Host,
-    /// By NCCL.
+    /// By NCCL, or the run does not begin.
     Nccl,
 }
 

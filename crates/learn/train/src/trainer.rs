@@ -64,6 +64,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables {
             model,
+            lora,
             process_model,
             shards,
             memory,
@@ -73,6 +74,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
         let is_apart = process_model.as_ref().is_some_and(|table| table.model.is_some());
         ParameterSets {
             reference: self.needs_reference(),
+            reference_is_adapted: lora.is_some_and(|lora| lora.adapter.is_some()),
             without_reference: self.without_reference(),
             process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
@@ -484,7 +486,7 @@ pub struct CollectContext<'a> {
     /// The model in training, with all weights if the trainer
     /// [samples](Trainer::samples).
     pub model: &'a Model,
-    /// The checksum of its weights.
+    /// The checksum of its trained weights and, if these are an adapter, of its base.
     pub checksum: u64,
     /// Keeps activations from sampling for the update, if memory allows.
     pub activation_cache: Option<&'a mut ActivationCache>,

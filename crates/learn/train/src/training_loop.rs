@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
-use crate::models::{Models, check_kind_of};
+use crate::models::{Models, check_kind_of, checksum_with_base};
 use crate::observer::Observer;
 use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::ranks::TrainingRanks;
@@ -265,7 +265,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         let mut context = CollectContext {
             step: self.run.step,
             model: &self.learner.model,
-            checksum: before,
+            checksum: checksum_with_base(before, self.adapter.as_ref()),
             activation_cache: self.learner.activation_cache.as_mut(),
             ranks: &self.learner.ranks,
             prompter: self.evaluator.prompter,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Python functions.
 const REWARDS: &str = r#"
 def compared(completions, **kwargs):
-    assert len(completions) == 4, completions
+    assert len(completions) in (3, 4), completions
     lengths = [len(text.encode()) for text in completions]
     return [(length - min(lengths)) / 8 + lengths.index(length) for length in lengths]
 
@@ -39,12 +39,29 @@ fn rewarded(dir: &Path, function: &str, batch: &str) -> Option<Recipe> {
     Some(recipe)
 }
 
-/// The lines of the groups of a step.
+/// The lines of the groups of four responses of a step.
 fn groups(dir: &Path, step: u64) -> Vec<Vec<Value>> {
+    groups_of(4, dir, step)
+}
+
+fn groups_of(responses: usize, dir: &Path, step: u64) -> Vec<Vec<Value>> {
     let text = fs::read_to_string(dir.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap();
     let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    assert!(!lines.is_empty() && lines.len().is_multiple_of(4), "{}", lines.len());
-    lines.chunks(4).map(<[Value]>::to_vec).collect()
+    assert!(!lines.is_empty() && lines.len().is_multiple_of(responses), "{}", lines.len());
+    lines.chunks(responses).map(<[Value]>::to_vec).collect()
+}
+
+/// Copies a directory with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
 }
 
 fn lengths(group: &[Value]) -> Vec<usize> {
@@ -63,7 +80,7 @@ fn compared(lengths: &[usize]) -> Vec<f64> {
 }
 
 /// Also where a run is broken off when some groups have been judged, and others are in part written
-/// down.
+/// down. It may go on with fewer responses in a group, which are judged anew.
 #[test]
 #[ignore = "deep: several runs on ranks"]
 fn rewards_of_groups_are_the_same_on_ranks_and_where_a_run_goes_on() {
@@ -91,6 +108,16 @@ fn rewards_of_groups_are_the_same_on_ranks_and_where_a_run_goes_on() {
             }
         });
     assert!(ran.errors.iter().all(Option::is_some), "it has come to its end");
+    let (fewer, mut three) = (dirs.path().join("fewer"), recipe.clone());
+    copy(&broken, &fewer);
+    three.rollout.responses = 3;
+    let ran = run(&three, &fewer, 1, patient(1), &|_, _, _, _| {});
+    assert_eq!(ran.errors, [None]);
+    let why = "settings of how responses are drawn or judged have changed";
+    assert!(ran.notes.iter().any(|note| note.contains(why)), "{:?}", ran.notes);
+    for group in groups_of(3, &fewer, 2) {
+        assert_eq!(rewards(&group), compared(&lengths(&group)), "{group:?}");
+    }
     // A run may be killed between two responses of a group, or its disk change a bit.
     let files = fs::read_dir(broken.join("rollouts")).unwrap().map(|entry| entry.unwrap().path());
     for journal in files.filter(|path| path.to_str().unwrap().contains(".rank-")) {

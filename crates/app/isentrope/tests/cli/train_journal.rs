@@ -2,10 +2,11 @@
 //! again.
 
 use crate::processes::{kill, start, until_reached};
-use crate::program::{json_lines, names, spoken, stderr};
+use crate::program::{json_lines, names, spoken, stderr, text};
+use crate::train_lora::other_weights;
 use crate::train_ranks::{Launcher, kill_a_rank};
 use crate::train_reward::{command as verifier, worker};
-use crate::training::{Bench, assert_same_results, metrics};
+use crate::training::{Bench, assert_same_results, base, metrics};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -169,6 +170,27 @@ fn where_more_is_asked_for_what_was_judged_still_counts() {
     assert_eq!(run.asked(), AT_ONCE + 1 + 3 * 20 - 16);
     run.end(run.command("whole", more));
     assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
+}
+
+/// A new adapter has the same weights beside any base.
+#[test]
+fn responses_beside_another_base_are_sampled_again() {
+    let run = Stopping::new("lora.rank=3 lora.alpha=6");
+    run.kill("killed");
+    let moved = run.bench.scratch.copy(base().as_ref(), "moved");
+    for (name, model, is_same) in
+        [("same", moved, true), ("other", other_weights(&run.bench), false)]
+    {
+        let out = run.bench.copy(&run.bench.out("killed"), name);
+        let model = format!("--set model.path={}", text(&model));
+        let said = run.end(run.command(name, &format!("--resume {model}")));
+        let known = "step 1: 16 of its responses were sampled before";
+        let unknown = "and are sampled again: the weights are others";
+        assert_eq!((said.contains(known), said.contains(unknown)), (is_same, !is_same), "{said}");
+        let whole = format!("whole-{name}");
+        run.end(run.command(&whole, &model));
+        assert_same_results(&run.bench.out(&whole), &out);
+    }
 }
 
 #[test]

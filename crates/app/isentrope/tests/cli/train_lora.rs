@@ -50,7 +50,7 @@ fn adapters_learn_and_go_on_and_the_base_stays() {
 }
 
 /// A copy of the base with another weight.
-fn other_weights(bench: &Bench) -> PathBuf {
+pub fn other_weights(bench: &Bench) -> PathBuf {
     let dir = bench.scratch.copy(base().as_ref(), "heavier");
     let mut bytes = fs::read(dir.join("model.safetensors")).unwrap();
     let last = bytes.len() - 2;

@@ -193,7 +193,12 @@ every = 2
             succeed(self.command("unused", [out, sets.words()].concat(), ""));
             dir
         });
-        for (name, bytes) in tree(made) {
+        self.copy(made, out)
+    }
+
+    /// A copy of a run, as another output of this bench.
+    pub fn copy(&self, run: &Path, out: &str) -> PathBuf {
+        for (name, bytes) in tree(run) {
             let file = self.out(out).join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, bytes).unwrap();

@@ -43,6 +43,7 @@ pub fn demand(offloads_moments: bool) -> Demand {
         scored: 0,
         sets: ParameterSets {
             reference: false,
+            reference_is_adapted: false,
             without_reference: "",
             process_model: false,
             shards: 1,

@@ -52,6 +52,9 @@ pub enum Shard {
 pub struct ParameterSets {
     /// Whether a reference model is kept: weights alone.
     pub reference: bool,
+    /// Whether the reference has an adapter of its own, a copy of the one that training starts
+    /// from.
+    pub reference_is_adapted: bool,
     /// The settings that would do without that model, unless a process model is trained.
     pub without_reference: &'static str,
     /// Whether a process model is trained: weights, gradient and moments.
@@ -78,6 +81,7 @@ impl Default for ParameterSets {
     fn default() -> Self {
         Self {
             reference: false,
+            reference_is_adapted: false,
             without_reference: "objective.reference_kl.coefficient = 0",
             process_model: false,
             shards: 1,
@@ -98,13 +102,21 @@ impl ParameterSets {
     }
 
     /// Bytes of all weights, gradients and moments of a rank, in the device's memory. Adapters and
-    /// the reference share one set of frozen weights. Of weights that ranks share, these are the
-    /// rank's slice; what is [whole](Self::whole_bytes) is beside it while no update learns, and
-    /// the layers that passes are in count as gradients, because they are there together.
+    /// the reference share one set of frozen weights; a reference that starts from an adapter has a
+    /// copy of that, too. Of weights that ranks share, these are the rank's slice; what is
+    /// [whole](Self::whole_bytes) is beside it while no update learns, and the layers that passes
+    /// are in count as gradients, because they are there together.
     pub fn bytes(self, backend: &dyn Backend, layout: &Layout) -> [usize; 3] {
         let (trained, list) = (self.trained(), layout.trained());
         let frozen = usize::from(self.reference || layout.adapter.is_some());
         let frozen = layout.parameters.bytes(backend, Role::Frozen).saturating_mul(frozen);
+        let of_reference = match &layout.adapter {
+            Some(adapter) if self.reference && self.reference_is_adapted => {
+                adapter.parameters.bytes(backend, Role::Frozen)
+            }
+            _ => 0,
+        };
+        let frozen = frozen.saturating_add(of_reference);
         let weights = match self.shares_weights() {
             true => self.slice_bytes(backend, layout),
             false => self.trained_bytes(backend, layout).saturating_mul(trained),

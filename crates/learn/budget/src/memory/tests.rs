@@ -284,6 +284,24 @@ fn adapters_are_a_remedy_if_the_run_fits_with_them() {
     assert!(!alone(gib(frozen - 1024)).contains("[lora]"));
 }
 
+/// The base's weights are there once. Beside a new adapter they are the reference.
+#[test]
+fn a_reference_that_starts_from_an_adapter_has_a_copy_of_it() {
+    let whole = wide();
+    let adapted = whole.with_default_adapter();
+    let weights = |layout: &Layout, reference, reference_is_adapted| {
+        let sets = ParameterSets { reference, reference_is_adapted, ..Default::default() };
+        plan(layout, Demand { sets, ..updates(8) }, 4 << 30).unwrap().weights
+    };
+    let copy = adapted.trained().bytes(&cpu(), Role::Frozen);
+    let alone = weights(&adapted, false, false);
+    assert!(copy > 0);
+    assert_eq!(weights(&adapted, true, false), alone);
+    assert_eq!(weights(&adapted, true, true), alone + copy);
+    assert_eq!(weights(&adapted, false, true), alone, "there is no reference");
+    assert_eq!(weights(&whole, true, true), weights(&whole, true, false), "nor an adapter here");
+}
+
 #[test]
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();

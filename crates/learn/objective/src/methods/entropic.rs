@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 pub(super) const ABOUT: About = About {
     name: "EntroPIC",
     kind: Kind::Controller,
-    equation: "- alpha (mean of rho |A| over tokens with pi > high_prob), alpha = k_p e + k_i E \
-               within -1 and 1, e = mean H - target, E = sum of e over the updates before",
+    equation: "- alpha (mean of rho |A| over tokens with pi > high_prob, under token-mean), \
+               alpha = k_p e + k_i E within -1 and 1, e = mean H - target, E = sum of e over the \
+               updates before",
     source: "arXiv:2511.15248; github.com/yk7333/EntroPIC",
     setting: "objective.methods.entropic",
     cost: FREE,
@@ -62,7 +63,8 @@ impl TokenMethod for Entropic {
         let least = libm::log(self.high_prob);
         let is_likely = |&t: &usize| tokens.acting_logprobs[t] > least;
         let likely: Vec<usize> = (0..tokens.logprobs.len()).filter(is_likely).collect();
-        // The loss is a mean over all tokens, this term one over the likely ones.
+        // With the weights of token-mean, the loss is a mean over all tokens, and this term is one
+        // over the likely ones.
         let share = likely.len() as f64 / tokens.logprobs.len() as f64;
         for t in likely {
             treatment.added[t] += alpha * treatment.advantages[t].abs() / share;

@@ -100,7 +100,8 @@ methods! {
     /// Clip_V (arXiv:2602.03392): as Clip_B, by the exact slope of the entropy over the vocabulary.
     clip_v: clip_v::ClipV,
     /// Flexible entropy control (arXiv:2602.09782): clip thresholds depend on a token's probability
-    /// and on the run's progress.
+    /// p and on the run's progress. h = `upper_slope` p + `upper_intercept` is a threshold that
+    /// raises entropy, l = `lower_slope` p + `lower_intercept` one that lowers it.
     flexible_clip: flexible_clip::FlexibleClip,
     /// BAPO (arXiv:2510.18927): clip bounds move until better responses bear a share of the loss.
     bapo: bapo::Bapo,

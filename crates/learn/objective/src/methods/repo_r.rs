@@ -30,10 +30,10 @@ pub struct RepoR {
     /// default is that of SkyRL's pull request.
     #[schemars(range(min = -1e3, max = 1e3))]
     pub zeta: f64,
-    /// Entropy to hold by zeta, which is where it starts then: before a step's updates |zeta|
-    /// doubles, or halves and changes its sign at `zeta_min`, as moves the entropy of the step's
-    /// rollout towards the target. Unset: zeta stays as it is. The paper's is the initial entropy,
-    /// `{ fraction_of_initial = 1.0 }`.
+    /// Entropy to hold by steering zeta from the value above on. Before a step's updates |zeta|
+    /// doubles if its sign moves the rollout's entropy towards the target; else it halves, and
+    /// below `zeta_min` changes its sign. Unset: zeta stays as it is. The paper's is the initial
+    /// entropy, `{ fraction_of_initial = 1.0 }`.
     pub target_entropy: Option<TargetEntropy>,
     /// With a target, the least |zeta|; this default and the next are the paper's.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
@@ -51,8 +51,10 @@ impl Default for RepoR {
 
 impl RepoR {
     /// The zeta of a step behind one with this zeta, by the entropy of the step's rollout and the
-    /// target, in nats. An entropy at the target, or one that is not finite, moves nothing.
+    /// target, in nats. An entropy at the target, or one that is not finite, moves nothing. A zeta
+    /// outside its bounds, which may have been others before the run went on, comes back to them.
     pub fn moved(&self, zeta: f64, entropy: f64, target: f64) -> f64 {
+        let zeta = zeta.abs().clamp(self.zeta_min, self.zeta_max).copysign(zeta);
         let distance = target - entropy;
         if distance == 0.0 || !distance.is_finite() {
             return zeta;
@@ -125,5 +127,10 @@ mod tests {
             zeta = repo.moved(zeta, entropy, 0.3);
             assert_eq!(zeta, expected, "{entropy}");
         }
+        // Under bounds that have been narrowed since.
+        for (zeta, expected) in [(-4.0, -1.5), (0.125, 0.25)] {
+            assert_eq!(repo.moved(zeta, f64::NAN, 0.3), expected);
+        }
+        assert_eq!(repo.moved(4.0, 0.4, 0.3), 0.75);
     }
 }

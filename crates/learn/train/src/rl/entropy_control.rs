@@ -17,7 +17,8 @@ pub(super) struct EntropyControl {
     /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be
     /// set when the run goes on.
     initial: Option<f64>,
-    /// The weight of the entropy bonus after the last step; none before the first.
+    /// The weight of the entropy bonus after the last step; none before the first and without a
+    /// target: with one that is set later, the weight starts from the recipe's.
     bonus_coefficient: Option<f64>,
     controller: Controller,
     saturation: Saturation,
@@ -135,8 +136,9 @@ impl EntropyControl {
                 None
             }
         };
-        let coefficient = self.bonus_coefficient.get_or_insert(entropy_bonus.coefficient);
-        let bonus = entropy_bonus.begin_step(coefficient, entropy, bonus_target);
+        let mut coefficient = self.bonus_coefficient.unwrap_or(entropy_bonus.coefficient);
+        let bonus = entropy_bonus.begin_step(&mut coefficient, entropy, bonus_target);
+        self.bonus_coefficient = bonus_target.is_some().then_some(coefficient);
         Ok(StepControl { held, bonus_target, bonus })
     }
 
@@ -188,11 +190,11 @@ impl EntropyControl {
             self.entropy_error += entropic.error(loss.objective.mean_entropy);
         }
         let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
-        let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
+        let coefficient = self.bonus_coefficient.unwrap_or(coefficient);
         if let Some(moved) =
-            settings.entropy_bonus.after_update(*coefficient, loss.entropy, control.bonus_target)
+            settings.entropy_bonus.after_update(coefficient, loss.entropy, control.bonus_target)
         {
-            (*coefficient, control.bonus) = (moved, moved);
+            (self.bonus_coefficient, control.bonus) = (Some(moved), moved);
         }
     }
 
@@ -403,5 +405,25 @@ mod tests {
         let fixed = ObjectiveSettings { entropy_bonus: fixed, ..ObjectiveSettings::default() };
         saved.begin(&fixed.entropy_bonus);
         assert_eq!(weight(&mut saved, &fixed), 0.004, "without a target, what the recipe says");
+    }
+
+    #[test]
+    fn a_target_that_is_set_later_begins_with_the_recipes_weight() {
+        let weight = |control: &mut EntropyControl, settings: &ObjectiveSettings, step| {
+            control.begin(&settings.entropy_bonus);
+            control.begin_step(settings, step, Some(0.2), &mut Metrics::default()).unwrap().bonus
+        };
+        let mut control = EntropyControl::default();
+        assert_eq!(weight(&mut control, &ObjectiveSettings::default(), 1), 0.0);
+        let mut settings = sought(TargetEntropy::Nats(0.3));
+        settings.entropy_bonus.coefficient = 0.005;
+        for step in [2, 3] {
+            let saved = serde_json::to_string(&control).unwrap();
+            control = serde_json::from_str(&saved).unwrap();
+            assert_eq!(weight(&mut control, &settings, step), 0.005, "{step}");
+        }
+        settings.entropy_bonus.coefficient = 0.001;
+        settings.entropy_bonus.max = 0.002;
+        assert_eq!(weight(&mut control, &settings, 4), 0.002, "the largest weight is less now");
     }
 }

@@ -32,10 +32,11 @@ use crate::teacher::taught_prompt;
 use crate::token_records::{DroppedRecords, TokenRecords};
 use crate::trainer::{CollectContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Problem, Source};
+use isentrope_environment::EnvironmentSettings;
 use isentrope_evaluation::Evaluation;
-use isentrope_objective::{Alarms, DrawKey, LossTerms, Statistics};
+use isentrope_objective::{Alarms, DrawKey, LossTerms, Statistics, larger};
 use isentrope_reward::RewardSettings;
-use isentrope_rollout::{Prompter, Response};
+use isentrope_rollout::{Prompter, Response, Sampling};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -112,17 +113,8 @@ impl Trainer for PolicyGradient {
     ) -> Result<CollectedRollout> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
-        // The number of responses and the choice of trained ones do not change any response, so
-        // they are not part of the heading.
-        let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
-        let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
         let (weights, arithmetic) = (context.checksum, &context.directory.arithmetic);
-        let heading = match &self.recipe.environment {
-            None => Heading::new(weights, arithmetic, &drawn_by)?,
-            Some(environment) => {
-                Heading::new(weights, arithmetic, &(drawn_by, environment.of_answers()))?
-            }
-        };
+        let heading = journal_heading(&self.recipe, &sampling, weights, arithmetic)?;
         let mut journal =
             context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
@@ -414,6 +406,25 @@ impl PolicyGradient {
     }
 }
 
+/// The heading of a rollout's journal. The choice of trained responses changes none of them, and is
+/// not part of it; nor is their number, unless a verifier judges all of a group together.
+fn journal_heading(
+    recipe: &Recipe,
+    sampling: &Sampling,
+    weights: u64,
+    arithmetic: &str,
+) -> Result<Heading> {
+    let RewardSettings { verifier, overlong, mask_truncated: _ } = &recipe.reward;
+    let drawn_by = (sampling, verifier, overlong, recipe.run.seed);
+    let answers = recipe.environment.as_ref().map(EnvironmentSettings::of_answers);
+    let group = verifier.judges_groups().then_some(recipe.rollout.responses);
+    match (answers, group) {
+        (None, None) => Heading::new(weights, arithmetic, &drawn_by),
+        (Some(answers), None) => Heading::new(weights, arithmetic, &(drawn_by, answers)),
+        (answers, Some(group)) => Heading::new(weights, arithmetic, &(drawn_by, answers, group)),
+    }
+}
+
 /// The numbers of each minibatch; none of one that is empty.
 fn of_each(
     minibatches: impl ExactSizeIterator<Item = TrainingBatch>,
@@ -467,9 +478,44 @@ fn record_updates(norms: &[f64], statistics: &[Statistics], metrics: &mut Metric
     metrics.set("update/count", norms.len() as f64);
     if !norms.is_empty() {
         metrics.set("grad/norm", norms.iter().sum::<f64>() / norms.len() as f64);
-        metrics.set("grad/norm_max", norms.iter().copied().fold(0.0, f64::max));
+        metrics.set("grad/norm_max", norms.iter().copied().fold(0.0, larger));
     }
     for (name, value) in Statistics::metrics(statistics) {
         metrics.set(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_number_of_responses_matters_to_a_judge_of_groups_alone() {
+        let heading = |batch: &str, responses| {
+            let mut recipe = Recipe::default();
+            let verifier = json!({ "python": "reward.py:f", "batch": batch });
+            recipe.reward.verifier = serde_json::from_value(verifier).unwrap();
+            recipe.rollout.responses = responses;
+            recipe.reward.mask_truncated = responses == 4;
+            journal_heading(&recipe, &Sampling::default(), 7, "f32").unwrap()
+        };
+        assert_eq!(heading("response", 8), heading("response", 4));
+        assert_eq!(heading("group", 8), heading("group", 8));
+        assert_ne!(heading("group", 8), heading("group", 4));
+    }
+
+    /// An update whose gradient is not a number was skipped, and does not look like a calm one.
+    #[test]
+    fn the_largest_norm_is_no_number_if_one_of_them_is_none() {
+        let largest = |norms: &[f64]| {
+            let mut metrics = Metrics::default();
+            record_updates(norms, &[], &mut metrics);
+            metrics.get("grad/norm_max").unwrap()
+        };
+        assert_eq!(largest(&[0.5, 2.0, 1.0]), 2.0);
+        for norms in [&[f64::NAN][..], &[0.5, f64::NAN, 1.0], &[f64::NAN, 0.5]] {
+            assert!(largest(norms).is_nan(), "{norms:?}");
+        }
     }
 }

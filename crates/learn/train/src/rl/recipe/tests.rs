@@ -239,3 +239,20 @@ fn resolved_keys_follow_from_others_and_a_fraction_from_the_method() {
         assert_eq!(recipe.prime.prompts, Some(resolved));
     }
 }
+
+/// A new adapter changes nothing, and its reference is the base itself.
+#[test]
+fn a_reference_has_a_copy_of_the_adapter_that_training_starts_from() {
+    let first = LoraSettings { adapter: Some("adapter".into()), ..LoraSettings::default() };
+    for (lora, is_adapted) in
+        [(None, false), (Some(LoraSettings::default()), false), (Some(first), true)]
+    {
+        let mut recipe = recipe(|r| {
+            reference(r, 0.1, K3);
+            r.lora = lora;
+        });
+        recipe.resolve().unwrap();
+        let sets = recipe.parameter_sets(1);
+        assert_eq!((sets.reference, sets.reference_is_adapted), (true, is_adapted));
+    }
+}
