@@ -141,6 +141,63 @@ fn the_table_of_methods_has_the_numbers_of_its_runs() {
     }
 }
 
+/// The groups of the table at equal entropy, and the page's names of them.
+const AT_EQUAL_ENTROPY: [(&str, &str); 10] = [
+    ("none", "no method"),
+    ("clip-cov", "Clip-Cov"),
+    ("kl-cov", "**KL-Cov**"),
+    ("skywork", "Skywork-OR1's bonus"),
+    ("entropy-bonus", "a bonus that seeks 0.20"),
+    ("repo-r", "REPO-R, zeta up to 1"),
+    ("clip-b", "Clip_B"),
+    ("reference-kl", "reference KL"),
+    ("entropic", "EntroPIC"),
+    ("maxrl", "**MaxRL**"),
+];
+
+/// The page's table at equal entropy has the numbers that the program computes, group by group.
+#[test]
+fn the_table_at_equal_entropy_has_the_numbers_of_its_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let page = fs::read_to_string(root.join("docs/paper/results.md")).unwrap();
+    let section = page.lines().skip_while(|line| *line != "## At equal entropy");
+    let rows = section.skip_while(|line| !line.starts_with("| six seeds |")).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+    let path = root.join("docs/paper/results/countdown-equal-entropy.csv.gz");
+    let line = format!("lab seeds {} --json", path.display());
+    let json: Value = serde_json::from_str(&stdout_of(isentrope(line))).unwrap();
+    assert_eq!(rows.len(), json["groups"].as_array().unwrap().len());
+    let columns = [
+        ("policy/entropy", "last-tenth", 1.0, 3),
+        ("eval/countdown/mean@8", "end", 100.0, 1),
+        ("eval/countdown/pass@8", "end", 100.0, 1),
+        ("eval/countdown/maj@8", "end", 100.0, 1),
+    ];
+    for (place, row) in rows.iter().enumerate() {
+        assert_eq!(json["groups"][place]["seeds"].as_array().unwrap().len(), 6, "{row}");
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), columns.len() + 1, "{row}");
+        let group = json["groups"][place]["name"].as_str().unwrap();
+        assert_eq!((group, cells[0]), AT_EQUAL_ENTROPY[place]);
+        for (cell, (metric, taken, scale, digits)) in cells[1..].iter().zip(columns) {
+            let is_its =
+                |of: &&Value| of["measure"]["metric"] == metric && of["measure"]["taken"] == taken;
+            let of = json["rows"].as_array().unwrap().iter().find(is_its).unwrap();
+            let of = &of["means"][place];
+            let known = [&of["value"], &of["interval"][0], &of["interval"][1]];
+            let shown: Vec<f64> =
+                cell.split([' ', '[', ',', ']']).filter_map(|word| word.parse().ok()).collect();
+            assert_eq!(shown.len(), known.len(), "{row}");
+            for (shown, known) in shown.into_iter().zip(known) {
+                let known = known.as_f64().unwrap() * scale;
+                // A half may be rounded up or down.
+                let half = 0.5001 * 0.1_f64.powi(digits);
+                assert!((shown - known).abs() <= half, "{metric} of {row}: {known}");
+            }
+        }
+    }
+}
+
 /// A row without its `H x 2.01 [1.79, 2.25]`, a ratio, which no table has.
 fn without_factor(row: &str) -> String {
     match row.split_once("H x ") {
