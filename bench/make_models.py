@@ -7,7 +7,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen3_5TextConfig, Qwen3MoeConfig
 
-# About 1 million weights, 30 million, the exact shape of Qwen2.5-0.5B, 120 million of which a token goes through a
+# About 1 million weights, 31 million, the exact shape of Qwen2.5-0.5B, 120 million of which a token goes through a
 # quarter, and 34 million of which six of eight layers are linear attention.
 SHAPES = {
     "tiny": dict(

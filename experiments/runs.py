@@ -76,8 +76,13 @@ def keep(found, out, wanted=""):
 
 
 def together(before, found):
-    """The runs of both; of a run that both have, the one that was found now."""
-    return {group: {**before.get(group, {}), **found.get(group, {})} for group in {**before, **found}}
+    """The runs of both; of a group's seed that both have, the run that was found now, whatever its name."""
+    joined = {}
+    for group in {**before, **found}:
+        runs = [*before.get(group, {}).items(), *found.get(group, {}).items()]
+        by_seed = {seed_of(group, run): (run, rows) for run, rows in runs}
+        joined[group] = dict(by_seed.values())
+    return joined
 
 
 def pooled():

@@ -21,14 +21,14 @@ pub(crate) fn refuse_directory(dir: &Path) -> Result<()> {
     }
 }
 
-/// The error about a GGUF file, with the Python of docs/start/first-model.md. transformers widens
-/// the weights but takes the model for quantised, and then refuses to save it.
+/// The error about a GGUF file, with the Python that converts it. transformers widens the weights
+/// but takes the model for quantised, and then refuses to save it.
 pub(crate) fn refusal(path: &Path) -> Error {
     let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Error::Hub(format!(
         "{}: is a GGUF file; make a model directory of it in Python, after `pip install torch \
-         transformers accelerate gguf` (docs/start/first-model.md): from transformers import \
+         transformers accelerate gguf`: from transformers import \
          AutoModelForCausalLM, AutoTokenizer; source, file, out = {:?}, {name:?}, \"OUT\"; {}",
         path.display(),
         dir.to_string_lossy(),
@@ -44,16 +44,3 @@ const CONVERSION: [&str; 5] = [
     "model.save_pretrained(out)",
     "AutoTokenizer.from_pretrained(source, gguf_file=file).save_pretrained(out)",
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_has_the_lines_of_the_message() {
-        let page = include_str!("../../../../docs/start/first-model.md");
-        for line in CONVERSION {
-            assert!(page.lines().any(|there| there.starts_with(line)), "{line}");
-        }
-    }
-}

@@ -30,17 +30,17 @@ macro_rules! make_settings {
             /// Data files, read one after the other: .parquet; .jsonl, .json with an array of rows,
             /// .csv or .tsv, also compressed (.gz, .zst). "data/*.jsonl" is all files that match,
             /// in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the hub, such as
-            /// "openai/gsm8k:main", where "hf:" before it tells it from a path and
-            /// "hf://datasets/org/name/FILES" names files by their beginning.
+            /// "openai/gsm8k:main". Write "hf:" before it if a path has the same name;
+            /// "hf://datasets/org/name/FILES" is all its files whose names begin with FILES.
             pub files: Vec<PathBuf>,
             /// Which columns of the files to read, where they have other than the usual names. A
             /// dot reaches into a column: "extra_info.question".
             pub columns: Columns,
-            /// Text put before every prompt; in a chat, before the last message of the user, in one
-            /// to imitate the last that is answered.
+            /// Text put before every prompt; in a chat, before the user's last message (SFT: the
+            /// last that has an answer).
             pub prompt_prefix: String,
-            /// Text put after every prompt; in a chat, after the last message of the user, in one
-            /// to imitate the last that is answered.
+            /// Text put after every prompt; in a chat, after the user's last message (SFT: the
+            /// last that has an answer).
             pub prompt_suffix: String,
             /// Whether prompts go through the model's chat template.
             pub template: Template,

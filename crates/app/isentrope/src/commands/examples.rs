@@ -114,6 +114,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/own-reward/recipe.toml"
     "examples/own-reward/reward.py"
     "examples/tinker/countdown.py"
+    "examples/verifiers/environment.py"
     "examples/word-problems/make.py"
     "examples/word-problems/test.jsonl"
     "examples/word-problems/train.jsonl"

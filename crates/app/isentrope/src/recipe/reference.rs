@@ -3,6 +3,7 @@
 use super::render::inline;
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant};
 use schemars::JsonSchema;
+use std::collections::HashMap;
 use std::fmt::Write;
 use toml::Value;
 
@@ -12,9 +13,9 @@ use toml::Value;
 /// # Panics
 /// When a key has no documentation, or as [`Shape::of`].
 pub fn reference<T: JsonSchema>() -> String {
-    let mut out = String::new();
-    section(&mut out, "", None, &Shape::of::<T>(), Nesting::Outside);
-    out
+    let mut writer = Writer::default();
+    writer.section("", None, &Shape::of::<T>(), Nesting::Outside);
+    writer.text
 }
 
 /// The place of a table. The forms of a choice between tables are documented once, and not again
@@ -25,68 +26,125 @@ enum Nesting {
     InForm,
 }
 
-/// A table of the recipe, named as in its heading (nothing for the top), and the tables in it.
-fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape, nesting: Nesting) {
-    if !name.is_empty() {
-        write!(out, "\n### `[{name}]`\n").expect("strings take everything");
-    }
-    if let Some(doc) = doc {
-        write!(out, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
-    }
-    match shape {
-        Shape::Table(fields) => keys(out, name, fields, nesting),
-        Shape::Tagged { tag, variants } => {
-            for variant in variants {
-                form(out, name, &format!("`{tag} = {:?}`", variant.name), variant, nesting);
-            }
-        }
-        Shape::AnyOf { tables, .. } => {
-            for table in tables {
-                form(out, name, &format!("with `{}`", table.name), table, Nesting::InForm);
-            }
-        }
-        _ => unreachable!("only tables have a heading"),
-    }
+/// Writes the sections. Below one table of the top level, equal values and equal forms are
+/// documented once, and the keys that follow name the first that has them. Across such tables they
+/// are repeated, because the page groups these tables by the commands that have them.
+#[derive(Default)]
+struct Writer {
+    text: String,
+    /// The first key that has these values or forms, by their documentation.
+    first: HashMap<String, String>,
 }
 
-/// One form of a table that has several.
-fn form(out: &mut String, name: &str, title: &str, variant: &Variant, nesting: Nesting) {
-    let doc =
-        variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
-    write!(out, "\n**{title}**{doc}\n").expect("strings take everything");
-    keys(out, name, &variant.fields, nesting);
-}
-
-/// The keys of a table that stand on a line, then the tables in it.
-fn keys(out: &mut String, name: &str, fields: &[Field], nesting: Nesting) {
-    let lines: Vec<_> = fields.iter().filter(|field| heading(name, field).is_none()).collect();
-    if !lines.is_empty() {
-        out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
-    }
-    for field in lines {
-        let cells = [
-            format!("`{}`", field.name),
-            value(&field.shape),
-            default(field),
-            meaning(name, field),
-        ];
-        writeln!(out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
-            .expect("strings take everything");
-    }
-    for field in fields {
-        if let Some((name, shape)) = heading(name, field) {
-            let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&name));
-            let doc = match (&field.fallback, &field.shape) {
-                (Fallback::Off, _) => format!("{doc}\n\nOff unless the table is there."),
-                (Fallback::Required, _) | (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
-                (Fallback::Value(_), _) => format!("{doc}\n\nDefault: {}.", default(field)),
-            };
-            section(out, &name, Some(&doc), shape, nesting);
-        } else if matches!(&field.shape, Shape::AnyOf { tables, .. } if !tables.is_empty())
-            && nesting == Nesting::Outside
-        {
-            section(out, &dotted(name, &field.name), field.doc.as_ref(), &field.shape, nesting);
+impl Writer {
+    /// A table of the recipe, named as in its heading (nothing for the top), and the tables in it.
+    fn section(&mut self, name: &str, doc: Option<&String>, shape: &Shape, nesting: Nesting) {
+        if !name.contains('.') {
+            self.first.clear();
         }
+        if !name.is_empty() {
+            write!(self.text, "\n### `[{name}]`\n").expect("strings take everything");
+        }
+        if let Some(doc) = doc {
+            write!(self.text, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
+        }
+        match shape {
+            Shape::Table(fields) => self.keys(name, None, fields, nesting),
+            Shape::Tagged { tag, variants } => {
+                for variant in variants {
+                    let title = format!("with `{tag} = {:?}`", variant.name);
+                    self.form(name, &title, variant, nesting);
+                }
+            }
+            Shape::AnyOf { tables, .. } => {
+                if let Some(first) = self.first_with(&format!("{tables:?}"), &format!("`[{name}]`"))
+                {
+                    write!(self.text, "\nForms as in {first}.\n").expect("strings take everything");
+                    return;
+                }
+                for table in tables {
+                    let title = format!("with `{}`", table.name);
+                    self.form(name, &title, table, Nesting::InForm);
+                }
+            }
+            _ => unreachable!("only tables have a heading"),
+        }
+    }
+
+    /// One form of a table that has several.
+    fn form(&mut self, name: &str, title: &str, variant: &Variant, nesting: Nesting) {
+        write!(self.text, "\n### `[{name}]` {title}\n").expect("strings take everything");
+        if let Some(doc) = &variant.doc {
+            write!(self.text, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
+        }
+        self.keys(name, Some(title), &variant.fields, nesting);
+    }
+
+    /// The keys of a table (or of one form of it) that stand on a line, then the tables in it.
+    fn keys(&mut self, name: &str, form: Option<&str>, fields: &[Field], nesting: Nesting) {
+        let lines: Vec<_> = fields.iter().filter(|field| heading(name, field).is_none()).collect();
+        if !lines.is_empty() {
+            self.text
+                .push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
+        }
+        for field in lines {
+            let cells = [
+                format!("`{}`", field.name),
+                value(&field.shape),
+                default(field),
+                self.meaning(name, form, field),
+            ];
+            writeln!(self.text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+                .expect("strings take everything");
+        }
+        for field in fields {
+            if let Some((name, shape)) = heading(name, field) {
+                let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&name));
+                let doc = match (&field.fallback, &field.shape) {
+                    (Fallback::Off, _) => format!("{doc}\n\nOff unless the table is there."),
+                    (Fallback::Required, _) | (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
+                    (Fallback::Value(_), _) => format!("{doc}\n\nDefault: {}.", default(field)),
+                };
+                self.section(&name, Some(&doc), shape, nesting);
+            } else if matches!(&field.shape, Shape::AnyOf { tables, .. } if !tables.is_empty())
+                && nesting == Nesting::Outside
+            {
+                let name = dotted(name, &field.name);
+                self.section(&name, field.doc.as_ref(), &field.shape, nesting);
+            }
+        }
+    }
+
+    /// The meaning of a key and of its values.
+    fn meaning(&mut self, table: &str, form: Option<&str>, field: &Field) -> String {
+        let key = dotted(table, &field.name);
+        let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&key));
+        let meaning = paragraphs(doc, "<br>");
+        let mut values = String::new();
+        for Choice { name, doc } in choices(&field.shape) {
+            if let Some(doc) = doc {
+                write!(values, "<br>`{name:?}`: {}", paragraphs(doc, " "))
+                    .expect("strings take everything");
+            }
+        }
+        if values.is_empty() {
+            return meaning;
+        }
+        let place = form.map_or_else(|| format!("`{key}`"), |form| format!("`{key}` {form}"));
+        match self.first_with(&values, &place) {
+            Some(first) => format!("{meaning}<br>Values as in {first}."),
+            None => meaning + &values,
+        }
+    }
+
+    /// The place that has this documentation already, if there is one; else this place has it from
+    /// here on.
+    fn first_with(&mut self, documentation: &str, place: &str) -> Option<String> {
+        let first = self.first.get(documentation).cloned();
+        if first.is_none() {
+            self.first.insert(documentation.to_owned(), place.to_owned());
+        }
+        first
     }
 }
 
@@ -154,18 +212,6 @@ fn leave_out_nulls(json: &mut serde_json::Value) {
         serde_json::Value::Array(items) => items.iter_mut().for_each(leave_out_nulls),
         _ => {}
     }
-}
-
-fn meaning(table: &str, field: &Field) -> String {
-    let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&dotted(table, &field.name)));
-    let mut meaning = paragraphs(doc, "<br>");
-    for Choice { name, doc } in choices(&field.shape) {
-        if let Some(doc) = doc {
-            write!(meaning, "<br>`{name:?}`: {}", paragraphs(doc, " "))
-                .expect("strings take everything");
-        }
-    }
-    meaning
 }
 
 /// The strings that a value or its parts may be.

@@ -50,6 +50,8 @@ const WAIT: Duration = Duration::from_millis(200);
 ///   base = "countdown-grpo.toml"            # relative to this file
 ///
 ///   [axes.method.grpo]                      # a table of settings; none here
+///   [axes.method.no-clipping]
+///   objective.loss = "importance"
 ///   [axes.method.kl-cov]
 ///   objective.loss = "importance"
 ///   objective.covariance = { method = "kl-cov", fraction = 2e-3 }

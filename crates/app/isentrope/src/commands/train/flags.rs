@@ -55,9 +55,10 @@ pub struct RunArguments {
     /// h100, h200, b200), and says how long a step takes at least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
-    /// Starts N processes here that train together: with GPUs, one on each. Any number makes the
-    /// same bits where the recipe sets update.shards (docs/guides/several-machines.md). With
-    /// --dry-run: plans for one of N, wherever they are
+    /// Starts N processes here that train together: with GPUs, one on each. N changes no bit where
+    /// the recipe sets update.shards (sft.shards): N may be 1, that number, or its half, a quarter
+    /// and so on while these are whole (docs/guides/several-machines.md). With --dry-run: plans for
+    /// one of N, wherever they are
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks: Option<u32>,

@@ -57,8 +57,8 @@ fn empty_tables(path: &mut Vec<String>, shape: &Shape, out: &mut String) {
 const INTRODUCTION: &str = "\
 # Recipes
 
-What `isentrope train RECIPE` and `isentrope sft RECIPE` read: a TOML file. It must set `model.path` and either `data.task` or
-`data.files`; every other key may be left out. What a key that is *unset* by default then does stands with its meaning.
+`isentrope train RECIPE` and `isentrope sft RECIPE` read a recipe, a TOML file. It must set `model.path` and either `data.task` or
+`data.files`; every other key may be left out. If a key is *unset* by default, its meaning says what happens then.
 Where a key takes an array of strings, a single string stands for an array of one.
 `--set table.key=value` sets a key from the command line, `--dry-run --all` prints the recipe with every default filled in. Unknown
 keys and values that are not allowed are errors that name the line.
