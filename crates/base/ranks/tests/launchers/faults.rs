@@ -2,18 +2,10 @@
 
 use crate::launcher::{JobResult, Kind, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
-
-/// A path that no other test of this process has.
-fn own_path(name: &str) -> PathBuf {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    env::temp_dir().join(format!("isentrope-ranks-{}-{name}-{number}", process::id()))
-}
+use std::{env, fs, thread};
+use tempfile::tempdir;
 
 pub fn error(launcher: &Launcher) {
     let ended = launcher.run(3, "error", &[]);
@@ -25,11 +17,9 @@ pub fn error(launcher: &Launcher) {
 
 /// A rank that ends well before MPI has begun.
 pub fn absent(launcher: &Launcher) {
-    let directory = own_path("leave");
-    fs::create_dir_all(&directory).unwrap();
-    let variables = [(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")];
+    let directory = tempdir().unwrap();
+    let variables = [(DIRECTORY, directory.path().to_str().unwrap()), (TIMEOUT, "4")];
     let ended = launcher.run(3, "leave", &variables);
-    fs::remove_dir_all(&directory).unwrap();
     ended.check_failed(Duration::from_secs(50));
     ended.check(ended.stderr.contains("has waited 10 s for the others to begin"));
     ended.check(ended.stderr.contains(" within 20 s (ranks.timeout_s"));
@@ -45,13 +35,12 @@ pub fn panicked(launcher: &Launcher) {
 
 /// A job of three ranks that work for ever; one of them gets a signal.
 fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
-    let directory = own_path(&format!("{signal}-{rank}"));
-    fs::create_dir_all(&directory).unwrap();
-    let job =
-        launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")]);
+    let directory = tempdir().unwrap();
+    let variables = [(DIRECTORY, directory.path().to_str().unwrap()), (TIMEOUT, "4")];
+    let job = launcher.start(3, "endless", &variables);
     let begun = Instant::now();
     let process_of = |rank: usize| loop {
-        if let Ok(process) = fs::read_to_string(directory.join(rank.to_string())) {
+        if let Ok(process) = fs::read_to_string(directory.path().join(rank.to_string())) {
             return process;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "no rank has begun");
@@ -62,7 +51,6 @@ fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
     let signalled = Instant::now();
     let mut ended = job.end();
     ended.took = signalled.elapsed();
-    fs::remove_dir_all(&directory).unwrap();
     for process in processes {
         ended.check(!is_alive(&process));
     }
@@ -111,14 +99,14 @@ pub fn stopped(launcher: &Launcher) {
 /// A copy of this program that does the same, but is another file.
 pub fn other_build(launcher: &Launcher) {
     let own = env::current_exe().unwrap();
-    let other = own_path("other");
+    let directory = tempdir().unwrap();
+    let other = directory.path().join("other");
     // A shell writes the copy. If this process had it open, so would a child that another test
     // starts meanwhile, and a program that is open for writing cannot be run.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"cp "$0" "$1" && printf '\0' >>"$1""#]).args([&own, &other]);
     assert!(shell.status().unwrap().success());
-    let ended = launcher.start_programs(&[(1, own), (1, other.clone())], "sum 2", &[]).end();
-    fs::remove_file(&other).unwrap();
+    let ended = launcher.start_programs(&[(1, own), (1, other)], "sum 2", &[]).end();
     ended.check(!ended.success && ended.stderr.contains("has another program than rank 0 ("));
     ended.check(ended.stderr.contains("has a test (build "));
 }

@@ -31,9 +31,9 @@ impl Comparison<'_> {
                             && !said.iter().any(|domain| matches!(domain, Domain::Condition(_)))
                             && (is_any_real(domain) || !is_condition(gold))
                 }
-                Domain::Condition(condition) => {
-                    self.some_same(conditions(said).map(|said| (condition, said)))?
-                }
+                Domain::Condition(condition) => self.some_condition(said, |this, said| {
+                    Ok(this.answers(condition, said)?.is_some())
+                })?,
             };
             if !is_same {
                 return Ok(None);
@@ -49,9 +49,9 @@ impl Comparison<'_> {
                         || !is_condition(given)
                             && (names(given).contains(&**name) || *kind == NumberKind::INTEGER)
                 }
-                Domain::Condition(condition) => {
-                    self.some_same(conditions(asked).map(|asked| (asked, condition)))?
-                }
+                Domain::Condition(condition) => self.some_condition(asked, |this, asked| {
+                    Ok(this.answers(asked, condition)?.is_some())
+                })?,
             };
             if !is_asked {
                 return Ok(None);
@@ -60,23 +60,14 @@ impl Comparison<'_> {
         self.answers(gold, given)
     }
 
-    /// Whether the answers of some pair (ground truth, response) are the same.
-    fn some_same<'a>(
+    /// Whether some condition is so. None is what is asked for, so n - 1 >= 0 says n >= 1.
+    fn some_condition(
         &mut self,
-        pairs: impl Iterator<Item = (&'a Answer, &'a Answer)>,
+        domains: &[Domain],
+        is_so: impl FnMut(&mut Self, &Answer) -> Result<bool, OutOfFuel>,
     ) -> Result<bool, OutOfFuel> {
-        // A condition is not what is asked for: n - 1 >= 0 says n >= 1.
         let allowed = std::mem::replace(&mut self.allow_undone, true);
-        let mut found = Ok(false);
-        for (gold, given) in pairs {
-            match self.answers(gold, given) {
-                Ok(None) => {}
-                other => {
-                    found = other.map(|rule| rule.is_some());
-                    break;
-                }
-            }
-        }
+        let found = self.some(conditions(domains), is_so);
         self.allow_undone = allowed;
         found
     }

@@ -163,7 +163,7 @@ impl Comparison<'_> {
     }
 
     /// Whether `is_so` holds for one of the answers.
-    fn some<'a>(
+    pub(super) fn some<'a>(
         &mut self,
         answers: impl IntoIterator<Item = &'a Answer>,
         mut is_so: impl FnMut(&mut Self, &Answer) -> Result<bool, OutOfFuel>,
