@@ -35,17 +35,19 @@ pub struct Call {
 /// turn is an answer. Code blocks are calls if `python` is a tool.
 pub fn calls(text: &str, python: bool) -> Vec<Result<Call, String>> {
     let text = text[end_of_thoughts(text)..].trim();
-    let mut found = if is_bare(text) {
-        bare(text)
+    let json = bare(text);
+    let mut found = if are_calls(&json) {
+        json
     } else if text.contains(OPEN) {
         tagged(text)
     } else if let Some((_, call)) = text.split_once(PYTHON_TAG) {
         let call = call.trim();
         let calls = bare(call);
         if calls.is_empty() { vec![Ok(code(call))] } else { calls }
+    } else if json.is_empty() && python {
+        blocks(text)
     } else {
-        let calls = bare(text);
-        if calls.is_empty() && python { blocks(text) } else { calls }
+        json
     };
     if found.len() > MOST {
         found.truncate(MOST);
@@ -114,7 +116,11 @@ fn closed(text: &str) -> Option<(usize, Result<Call, String>)> {
 
 /// Whether a text is nothing but calls in JSON that can be read.
 fn is_bare(text: &str) -> bool {
-    let calls = bare(text.trim());
+    are_calls(&bare(text.trim()))
+}
+
+/// Whether there are calls, and all can be read.
+fn are_calls(calls: &[Result<Call, String>]) -> bool {
     !calls.is_empty() && calls.iter().all(Result::is_ok)
 }
 
