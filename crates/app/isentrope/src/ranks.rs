@@ -65,8 +65,13 @@ pub fn together(
     patience: Option<Duration>,
     work: impl FnOnce(&Ranks) -> Result<()>,
 ) -> Result<()> {
-    let threads = thread_count(asked)
-        .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
+    let launch = Launch::from_environment()?;
+    let are_several = launch.is_some() || here.as_ref().is_some_and(|here| here.count > 1);
+    let threads = thread_count(asked).map_err(|error| {
+        let said = format!("{}{error}", if asked.is_some() { "--threads: " } else { "" });
+        // Starting ranks again does not help.
+        if are_several { isentrope_ranks::Error::Start(said).into() } else { anyhow!(said) }
+    })?;
     let settings = Settings {
         threads,
         program: format!("isentrope {}", env!("CARGO_PKG_VERSION")),
@@ -76,7 +81,6 @@ pub fn together(
             Message::Error(text) => messages::error(text),
         }),
     };
-    let launch = Launch::from_environment()?;
     if let (Some(launch), Some(here)) = (&launch, &here) {
         refuse_more(launch, here)?;
     }

@@ -13,15 +13,16 @@ pub struct SamplingFlags {
     /// `eval`: the benchmark's]
     #[arg(long, value_name = "T")]
     pub temperature: Option<f32>,
-    /// Samples among the most likely tokens that together have this probability [default: 1, all of
-    /// them]
+    /// Samples among the most likely tokens that together have this probability [default: the
+    /// model's own, else 1, all of them; `eval`: 1]
     #[arg(long, value_name = "P")]
     pub top_p: Option<f32>,
-    /// Samples among this many most likely tokens; 0 is all [default: 0]
+    /// Samples among this many most likely tokens; 0 is all [default: the model's own, else
+    /// 0; `eval`: 0]
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
-    /// Samples among tokens at least this many times as likely as the likeliest [default: 0, all of
-    /// them]
+    /// Samples among tokens at least this many times as likely as the likeliest [default: the
+    /// model's own, else 0, all of them; `eval`: 0]
     #[arg(long, value_name = "P")]
     pub min_p: Option<f32>,
     /// Seed of the random numbers

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 /// Keys that change no result: the run's directory and device, how often checkpoints are saved and
-/// kept, memory, how long ranks wait for each other and what moves their bytes. (The type of
-/// numbers, `device.dtype`, does change results; `checkpoint.dtype` changes the results of runs
-/// that begin with a checkpoint.)
-const NO_RESULTS: [&str; 8] = [
+/// kept, memory, how long ranks wait for each other, what moves their bytes and what each of them
+/// holds. (The type of numbers, `device.dtype`, does change results; `checkpoint.dtype` changes the
+/// results of runs that begin with a checkpoint.)
+const NO_RESULTS: [&str; 9] = [
     "run.out",
     "memory",
     "checkpoint.every",
@@ -15,6 +15,7 @@ const NO_RESULTS: [&str; 8] = [
     "device.kind",
     "ranks.timeout_s",
     "ranks.transport",
+    "ranks.shard",
 ];
 
 /// A recipe's values without the keys that change no result.
@@ -42,7 +43,7 @@ mod tests {
             "memory": { "budget_gib": 2.0 },
             "checkpoint": { "every": 20, "minutes": 10.0, "keep": 2, "dtype": "float32" },
             "device": { "kind": "cuda", "dtype": "f32" },
-            "ranks": { "timeout_s": 600.0, "transport": "auto" },
+            "ranks": { "timeout_s": 600.0, "transport": "auto", "shard": "weights" },
         });
         let decides = json!({
             "run": { "seed": 1 },

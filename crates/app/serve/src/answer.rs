@@ -208,7 +208,7 @@ impl Answer {
         }
         tokens.extend(sampled);
         logprobs.extend(sampled_logprobs.iter().copied().map(Some));
-        // A greedy token is the most likely one.
+        // A greedy token is the most likely one, since there is no repetition penalty.
         likeliest.extend(sampled.iter().copied().zip(sampled_logprobs.iter().copied()).map(Some));
         let mut choice = json!({
             "index": index,

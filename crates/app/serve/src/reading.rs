@@ -92,12 +92,14 @@ impl Front {
         };
         let sampling = self.sampling(&mut fields)?;
         let is_greedy = sampling.temperature == 0.0;
-        let logprobs = logprobs(form, &mut fields, is_greedy)?;
+        let asked = most_tokens(form, &mut fields)?;
+        // Under a repetition penalty the sampled token need not be the model's most likely one.
+        let has_likeliest = is_greedy && (sampling.repetition_penalty == 1.0 || asked == Some(0));
+        let logprobs = logprobs(form, &mut fields, has_likeliest)?;
         let echoes = form == Form::Completion && fields.flag("echo")?;
         if echoes && stream {
             return Err(ApiError::field("echo", "does not go with stream"));
         }
-        let asked = most_tokens(form, &mut fields)?;
         if asked == Some(0) && !echoes {
             return Err(ApiError::field("max_tokens", "is 0, and nothing is echoed"));
         }
@@ -359,7 +361,7 @@ fn most_tokens(form: Form, fields: &mut Fields) -> Result<Option<usize>, ApiErro
 fn logprobs(
     form: Form,
     fields: &mut Fields,
-    is_greedy: bool,
+    has_likeliest: bool,
 ) -> Result<Option<Logprobs>, ApiError> {
     let (name, count) = match form {
         Form::Completion => ("logprobs", fields.count("logprobs")?),
@@ -374,12 +376,12 @@ fn logprobs(
     match count {
         None => Ok(None),
         Some(0) => Ok(Some(Logprobs::Own)),
-        Some(1) if is_greedy => Ok(Some(Logprobs::Likeliest)),
+        Some(1) if has_likeliest => Ok(Some(Logprobs::Likeliest)),
         Some(more) => Err(ApiError::field(
             name,
             format!(
                 "is {more}: this server has the log-prob of each sampled token ({name} 0) and, at \
-                 temperature 0, of the most likely one ({name} 1)"
+                 temperature 0 and repetition_penalty 1, of the most likely one ({name} 1)"
             ),
         )),
     }

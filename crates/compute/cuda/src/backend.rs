@@ -48,6 +48,7 @@ impl Backend for Cuda {
     fn workspace(&self, work: Work) -> usize {
         match work {
             Work::Head(shape, rows) => head::workspace(self.dtype, self.logits_blocks, shape, rows),
+            Work::Scores(shape, rows) => head::scores_workspace(self.logits_blocks, shape, rows),
             Work::TaughtHead(shape, rows) => {
                 head::taught_workspace(self.dtype, self.logits_blocks, shape, rows)
             }

@@ -51,11 +51,16 @@ impl UploadedMasks {
     }
 }
 
+/// Bytes that the head takes over `rows` rows, beside the statistics.
+pub(crate) fn scores_workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
+    let at_a_time = blocks.rows(shape, rows).min(rows);
+    let logits = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
+    logits.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time))
+}
+
 /// Bytes that the head and its gradient take over `rows` rows, beside the statistics.
 pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
-    let at_a_time = blocks.rows(shape, rows).min(rows);
-    let forward = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
-    let forward = forward.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time));
+    let forward = scores_workspace(blocks, shape, rows);
     let of_block = rows.saturating_mul(blocks.columns(shape, rows));
     // Coefficients, and logits; with bf16 also the logits' gradient, and the hidden states'
     // gradient in f32.

@@ -137,6 +137,7 @@ impl Backend for Cpu {
     fn workspace(&self, work: Work) -> usize {
         match work {
             Work::Head(shape, rows) => bytes_of(head::workspace(shape, rows)),
+            Work::Scores(shape, rows) => bytes_of(head::forward_workspace(shape, rows)),
             Work::TaughtHead(shape, rows) => bytes_of(head::taught_workspace(shape, rows)),
             Work::Statistics(rows) => CpuStatistics::bytes(rows),
             Work::TeacherStatistics(rows) => CpuStatistics::teacher_bytes(rows),

@@ -69,6 +69,9 @@ pub enum Work {
     /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward): the
     /// head's shape, and rows.
     Head(Linear, usize),
+    /// [`head`](crate::Backend::head) alone: the head's shape, and rows. More rows than are held at
+    /// a time take no more.
+    Scores(Linear, usize),
     /// The two with a teacher's rows beside them, of whatever shape.
     TaughtHead(Linear, usize),
     /// The statistics between the two: rows.

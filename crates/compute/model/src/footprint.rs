@@ -139,6 +139,12 @@ impl Layout {
         backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
 
+    /// Bytes of the head's logits in a pass over `tokens` tokens that only scores. From some number
+    /// of tokens on it takes no more.
+    pub fn scores_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
+        backend.workspace(Work::Scores(self.shapes.vocabulary, tokens))
+    }
+
     /// As [`head_bytes`](Self::head_bytes), with a [teacher](crate::Taught).
     pub fn taught_head_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.workspace(Work::TaughtHead(self.shapes.vocabulary, tokens))

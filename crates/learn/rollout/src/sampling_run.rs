@@ -182,7 +182,10 @@ impl<'a> SamplingRun<'a> {
     /// Ends a response that has stopped, or that was still to be opened.
     pub fn end(&mut self, id: ResponseId) -> Result<()> {
         self.progress.done += 1;
-        if let Some((request, _)) = self.unopened.get_mut(&id.request) {
+        // Others of its group may wait, while it does not.
+        if let Some((request, _)) = self.unopened.get_mut(&id.request)
+            && request.samples.contains(&id.sample)
+        {
             request.samples.retain(|&sample| sample != id.sample);
             return self.submit_opened(id.request);
         }

@@ -426,15 +426,20 @@ fn begun_episodes_have_the_same_bits_and_their_turns_are_not_sampled_again() {
 #[test]
 fn responses_that_begin_anew_do_not_wait_for_the_replays_of_their_group() {
     let whole = Trial::new(counts).play(&BegunEpisodes::new());
-    let mut trial = Trial::new(|problem| match problem {
+    let trial = Trial::new(|problem| match problem {
         0 => Manner::AwaitsAnother,
         _ => Manner::Counts,
     });
-    trial.environment.workers = 2;
     let first = ResponseId { request: 0, sample: 0 };
     let begun = begun(&whole.turns, &trial.sampling(), |id| usize::from(id == first));
     assert_eq!(begun.len(), 1);
-    assert!(trial.play(&begun).responses == whole.responses);
+    // A response that ends makes room for the next, also where there is room for one.
+    for cache_bytes in [ROOMY.cache_bytes, 4 * KvCache::page_bytes(&model(1))] {
+        let limits = Limits { cache_bytes, ..ROOMY };
+        let environment = Counting { workers: 2, ..trial.environment };
+        let responses = Trial { limits, environment, ..trial }.play(&begun).responses;
+        assert!(responses == whole.responses, "{cache_bytes}");
+    }
 }
 
 #[test]

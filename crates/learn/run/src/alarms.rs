@@ -359,11 +359,12 @@ impl Remedies {
     /// The alarm that a run's target, in nats, is not held.
     fn entropy_below(target: f64) -> String {
         format!(
-            "Its target of {} nats (objective.covariance.target_entropy or \
-             objective.entropy_bonus.target) is not held: raise \
-             objective.covariance.controller.max or gain (docs/concepts/entropy.md), or \
-             entropy_bonus.max, or lower optimizer.learning_rate. What is spent does not come \
-             back: start again, or from a checkpoint before it.",
+            "Its target of {} nats (objective.covariance.target_entropy, \
+             objective.entropy_bonus.target or objective.methods.repo_r.target_entropy) is not \
+             held: raise objective.covariance.controller.max or gain (docs/concepts/entropy.md), \
+             objective.entropy_bonus.max or objective.methods.repo_r.zeta_max, or lower \
+             optimizer.learning_rate. What is spent does not come back: start again, or from a \
+             checkpoint before it.",
             fixed(target, 3)
         )
     }

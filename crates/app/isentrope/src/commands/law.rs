@@ -135,14 +135,12 @@ impl Law {
                 |measured: &SetPoints| self.accuracy.is_some() || measured.part_of.is_none();
             return Ok(all.into_iter().filter(is_meant).collect());
         };
-        let names: Vec<String> = all.iter().map(|measured| measured.set.clone()).collect();
+        let names = all.iter().map(|measured| measured.set.clone()).filter(|set| set != ROLLOUT);
+        let names: Vec<String> = names.chain([ROLLOUT.to_owned()]).collect();
         let chosen: Vec<SetPoints> =
             all.into_iter().filter(|measured| measured.set == *set).collect();
         if chosen.is_empty() {
-            bail!(
-                "{path}: --set {set}: there is no such set; there are: {}, and {ROLLOUT}",
-                names.join(", ")
-            );
+            bail!("{path}: --set {set}: there is no such set; there is: {}", names.join(", "));
         }
         Ok(chosen)
     }

@@ -210,7 +210,9 @@ impl Check<'_> {
             }
             return;
         }
-        let hint = hint.or_else(anywhere).unwrap_or_else(|| the_keys(path, fields));
+        let several = || path.is_empty().then(|| self.all_of_the_name(key)).flatten();
+        let hint =
+            hint.or_else(several).or_else(anywhere).unwrap_or_else(|| the_keys(path, fields));
         self.problem(node, &format!("unknown key `{full}`{hint}"));
     }
 
@@ -225,6 +227,13 @@ impl Check<'_> {
         let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
         let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));
         Some(did_you_mean((*keys.iter().find(ends_all)?).clone()))
+    }
+
+    /// All keys of this name, where several tables have one: `eval.every`, `checkpoint.every`.
+    fn all_of_the_name(&self, name: &str) -> Option<String> {
+        let keys = self.keys.iter().filter(|key| last(key) == name);
+        let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+        (!keys.is_empty()).then(|| format!("; there are {}", keys.join(", ")))
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {

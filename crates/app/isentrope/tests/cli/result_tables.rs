@@ -99,17 +99,8 @@ fn pages_have_the_numbers_of_the_tables() {
 /// The page's table of methods over three seeds has the numbers that the program computes.
 #[test]
 fn the_table_of_methods_has_the_numbers_of_its_runs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let page = fs::read_to_string(root.join("docs/concepts/which-method.md")).unwrap();
-    let rows = page.lines().skip_while(|line| !line.starts_with("| three seeds |")).skip(2);
-    let rows: Vec<Vec<&str>> = rows
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim_matches([' ', '`'])))
-        .map(Iterator::collect)
-        .collect();
-    let path = root.join("docs/paper/results/countdown-entropy-methods.csv.gz");
-    let line = format!("lab seeds {} --pooled --level 30 --json", path.display());
-    let json: Value = serde_json::from_str(&stdout_of(isentrope(line))).unwrap();
+    let rows = rows_of("docs/concepts/which-method.md", "| three seeds |");
+    let json = seeds_of("countdown-entropy-methods", "--pooled --level 30");
     let columns = [
         ("policy/entropy", 1.0, 3),
         ("eval/countdown/mean@8", 100.0, 1),
@@ -155,47 +146,100 @@ const AT_EQUAL_ENTROPY: [(&str, &str); 10] = [
     ("maxrl", "**MaxRL**"),
 ];
 
+/// The ends that tables at equal entropy show: the metric, what is taken, scale and digits.
+const ENDS: [(&str, &str, f64, i32); 4] = [
+    ("policy/entropy", "last-tenth", 1.0, 3),
+    ("eval/countdown/mean@8", "end", 100.0, 1),
+    ("eval/countdown/pass@8", "end", 100.0, 1),
+    ("eval/countdown/maj@8", "end", 100.0, 1),
+];
+
 /// The page's table at equal entropy has the numbers that the program computes, group by group.
 #[test]
 fn the_table_at_equal_entropy_has_the_numbers_of_its_runs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let page = fs::read_to_string(root.join("docs/paper/results.md")).unwrap();
-    let section = page.lines().skip_while(|line| *line != "## At equal entropy");
-    let rows = section.skip_while(|line| !line.starts_with("| six seeds |")).skip(2);
-    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
-    let path = root.join("docs/paper/results/countdown-equal-entropy.csv.gz");
-    let line = format!("lab seeds {} --json", path.display());
-    let json: Value = serde_json::from_str(&stdout_of(isentrope(line))).unwrap();
+    let rows = rows_of("docs/paper/results.md", "| six seeds |");
+    let json = seeds_of("countdown-equal-entropy", "");
     assert_eq!(rows.len(), json["groups"].as_array().unwrap().len());
-    let columns = [
-        ("policy/entropy", "last-tenth", 1.0, 3),
-        ("eval/countdown/mean@8", "end", 100.0, 1),
-        ("eval/countdown/pass@8", "end", 100.0, 1),
-        ("eval/countdown/maj@8", "end", 100.0, 1),
-    ];
     for (place, row) in rows.iter().enumerate() {
-        assert_eq!(json["groups"][place]["seeds"].as_array().unwrap().len(), 6, "{row}");
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        assert_eq!(cells.len(), columns.len() + 1, "{row}");
+        assert_eq!(json["groups"][place]["seeds"].as_array().unwrap().len(), 6, "{row:?}");
+        assert_eq!(row.len(), ENDS.len() + 1, "{row:?}");
         let group = json["groups"][place]["name"].as_str().unwrap();
-        assert_eq!((group, cells[0]), AT_EQUAL_ENTROPY[place]);
-        for (cell, (metric, taken, scale, digits)) in cells[1..].iter().zip(columns) {
-            let is_its =
-                |of: &&Value| of["measure"]["metric"] == metric && of["measure"]["taken"] == taken;
-            let of = json["rows"].as_array().unwrap().iter().find(is_its).unwrap();
-            let of = &of["means"][place];
+        assert_eq!((group, &*row[0]), AT_EQUAL_ENTROPY[place]);
+        for (cell, (metric, taken, scale, digits)) in row[1..].iter().zip(ENDS) {
+            let of = mean_of(&json, place, metric, taken);
             let known = [&of["value"], &of["interval"][0], &of["interval"][1]];
-            let shown: Vec<f64> =
-                cell.split([' ', '[', ',', ']']).filter_map(|word| word.parse().ok()).collect();
-            assert_eq!(shown.len(), known.len(), "{row}");
+            let shown: Vec<&str> = cell.split([' ', '[', ',', ']']).collect();
+            let shown: Vec<&str> = shown.into_iter().filter(|word| !word.is_empty()).collect();
+            assert_eq!(shown.len(), known.len(), "{row:?}");
             for (shown, known) in shown.into_iter().zip(known) {
-                let known = known.as_f64().unwrap() * scale;
-                // A half may be rounded up or down.
-                let half = 0.5001 * 0.1_f64.powi(digits);
-                assert!((shown - known).abs() <= half, "{metric} of {row}: {known}");
+                assert_shown(shown, known, scale, digits);
             }
         }
     }
+}
+
+/// The page's table of trials at equal entropy has every run of the tuning seed: a row names a
+/// method, its strengths, and for each of these an end.
+#[test]
+fn the_table_of_trials_has_the_numbers_of_its_runs() {
+    let rows = rows_of("docs/concepts/which-method.md", "| one run each |");
+    let json = seeds_of("countdown-equal-entropy-trials", "");
+    let groups = json["groups"].as_array().unwrap();
+    let mut seen = 0;
+    for row in &rows {
+        assert_eq!(row.len(), ENDS.len() + 2, "{row:?}");
+        let strengths: Vec<&str> = row[1].split(", ").collect();
+        for (number, strength) in strengths.iter().enumerate() {
+            let name = match *strength {
+                "" => row[0].clone(),
+                strength => format!("{}-{strength}", row[0]),
+            };
+            let place = groups.iter().position(|group| group["name"] == *name);
+            let place = place.unwrap_or_else(|| panic!("{name} is no trial"));
+            for (cell, (metric, taken, scale, digits)) in row[2..].iter().zip(ENDS) {
+                let shown: Vec<&str> = cell.split(", ").collect();
+                assert_eq!(shown.len(), strengths.len(), "{row:?}");
+                let known = &mean_of(&json, place, metric, taken)["value"];
+                assert_shown(shown[number], known, scale, digits);
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, groups.len());
+}
+
+/// The cells of the table in a page that begins with this head.
+fn rows_of(page: &str, head: &str) -> Vec<Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let page = fs::read_to_string(root.join(page)).unwrap();
+    let rows = page.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+    let cells = |line: &str| {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim_matches([' ', '`']).to_owned()).collect()
+    };
+    rows.take_while(|line| line.starts_with('|')).map(cells).collect()
+}
+
+/// The JSON of `lab seeds` about a kept table.
+fn seeds_of(table: &str, options: &str) -> Value {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/paper/results");
+    let path = kept.join(format!("{table}.csv.gz"));
+    let line = format!("lab seeds {} {options} --json", path.display());
+    serde_json::from_str(&stdout_of(isentrope(line))).unwrap()
+}
+
+/// A group's mean of a metric.
+fn mean_of<'a>(json: &'a Value, place: usize, metric: &str, taken: &str) -> &'a Value {
+    let is_its = |of: &&Value| of["measure"]["metric"] == metric && of["measure"]["taken"] == taken;
+    let of = json["rows"].as_array().unwrap().iter().find(is_its).unwrap();
+    &of["means"][place]
+}
+
+/// Checks that a page shows a number. A half may be rounded up or down.
+fn assert_shown(shown: &str, known: &Value, scale: f64, digits: i32) {
+    let known = known.as_f64().unwrap() * scale;
+    let number: f64 = shown.parse().unwrap();
+    assert!((number - known).abs() <= 0.5001 * 0.1_f64.powi(digits), "{shown} is {known}");
 }
 
 /// A row without its `H x 2.01 [1.79, 2.25]`, a ratio, which no table has.

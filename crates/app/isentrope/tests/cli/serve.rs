@@ -215,6 +215,10 @@ fn wrong_requests_get_a_status_and_a_sentence() {
         (with("response_format", json!({"type": "json_object"})), "response_format is not"),
         (with("guided_regex", json!("a")), "guided_regex is no field that this server knows"),
         (with("logprobs", json!(5)), "logprobs is 5: this server has the log-prob of each"),
+        (
+            json!({"prompt": "ab", "temperature": 0, "logprobs": 1, "repetition_penalty": 1.1}),
+            "at temperature 0 and repetition_penalty 1, of the most likely one",
+        ),
         (with("max_tokens", json!(1_000_000)), "the response may have 1000000: ask for at most"),
         (with("max_tokens", json!(-1)), "max_tokens must be a whole number"),
         (with("max_tokens", json!(0)), "max_tokens is 0, and nothing is echoed"),

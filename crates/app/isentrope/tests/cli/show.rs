@@ -26,7 +26,7 @@ struct Training {
 impl Training {
     fn begin(scratch: &Scratch, name: &str, steps: u64) -> Self {
         let dir = PathBuf::from(scratch.path(name));
-        fs::create_dir(&dir).unwrap();
+        fs::create_dir_all(&dir).unwrap();
         let lock = lock_directory(&dir, "training").unwrap();
         let recipe = json!({"run": {"steps": steps, "seed": 0}, "model": {"path": "m"}});
         fs::write(dir.join(".recipe.json"), recipe.to_string()).unwrap();
@@ -128,6 +128,18 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
     assert_eq!(rest[0], "run: finished, step 4 of 4");
     assert!(rest.contains(&"law set".to_owned()), "{rest:#?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_each_run_of_a_directory_is_followed() {
+    let scratch = Scratch::new();
+    for name in ["above/a", "above/b"] {
+        let mut training = Training::begin(&scratch, name, 1);
+        (0..=1).for_each(|step| training.step(step));
+        training.end();
+    }
+    let shown = stdout_of(show(&[&scratch.path("above"), "--follow"]));
+    assert_parts(&shown, &["a: step 1/1  reward ", "b: step 1/1  reward "]);
 }
 
 #[test]

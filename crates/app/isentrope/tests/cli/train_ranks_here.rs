@@ -39,6 +39,9 @@ fn why_ranks_here_cannot_run_is_said_once() {
     assert_failed_once(&output, "3 shards (update.shards, sft.shards)");
     assert!(!stderr(&output).contains("over TCP"), "ranks were started");
     assert_eq!(output.status.code(), Some(2));
+    let output = started(&[("ISENTROPE_THREADS", "x")], "update.shards=2");
+    assert_failed_once(&output, "ISENTROPE_THREADS=x");
+    assert_eq!(output.status.code(), Some(2));
     // A launcher that gives its process no others to meet.
     let alone = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "")];
     assert_failed_once(&started(&alone, "update.shards=2"), "MASTER_ADDR is \"\"");

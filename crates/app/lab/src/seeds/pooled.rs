@@ -44,8 +44,8 @@ pub struct PooledDifference {
 
 impl Summary {
     /// The differences in each compared measure, over the seeds of the smallest group that has
-    /// numbers of several. A group that lacks one of them is left out. Fewer than three groups have
-    /// no differences, nor numbers without a spread.
+    /// numbers of several, all of them seeds of the first. A group that lacks one of them is left
+    /// out. Fewer than three groups have no differences, nor numbers without a spread.
     pub fn pooled(&self) -> Vec<Pooled> {
         let is_compared = |row: &&Row| row.against.iter().any(Option::is_some);
         self.rows.iter().filter(is_compared).filter_map(|row| self.pooled_row(row)).collect()
@@ -54,7 +54,10 @@ impl Summary {
     fn pooled_row(&self, row: &Row) -> Option<Pooled> {
         let all: Vec<BTreeMap<u64, f64>> =
             self.groups.iter().zip(&row.means).map(|(group, mean)| by_seed(group, mean)).collect();
-        let several = all.iter().filter(|numbers| numbers.len() > 1);
+        // A group with a seed that the first lacks has no differences, and chooses no seeds.
+        let several = all.iter().filter(|numbers| {
+            numbers.len() > 1 && numbers.keys().all(|seed| all[0].contains_key(seed))
+        });
         let seeds: Vec<u64> =
             several.min_by_key(|numbers| numbers.len())?.keys().copied().collect();
         let of = |numbers: &BTreeMap<u64, f64>| -> Option<Vec<f64>> {

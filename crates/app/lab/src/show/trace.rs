@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// Deepest level of a directory that is searched, and most files.
-const DEPTH: usize = 4;
+const DEPTH: usize = 7; // files of runs as deep as they are looked for
 const MOST: usize = 2000;
 /// A run's directories with many files, which are not searched: a new file changes the directory's
 /// own time.
@@ -18,14 +18,14 @@ const PASSED_OVER: [&str; 4] = ["checkpoints", ROLLOUTS, EVALUATIONS, TOKENS];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     files: Vec<(u64, Option<SystemTime>)>,
-    is_locked: Option<bool>,
+    /// Whether each searched directory is locked: runs below one end apart.
+    locks: Vec<Option<bool>>,
 }
 
 impl Trace {
     /// The trace of a file, or of a directory with its contents.
     pub fn of(path: &Path) -> Self {
-        let mut trace =
-            Self { files: Vec::new(), is_locked: path.is_dir().then(|| is_locked(path)).flatten() };
+        let mut trace = Self::default();
         trace.add(path, DEPTH);
         trace
     }
@@ -37,6 +37,7 @@ impl Trace {
         if depth == 0 || !metadata.is_dir() || is_passed_over {
             return;
         }
+        self.locks.push(is_locked(path));
         let mut entries: Vec<_> =
             fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
         entries.sort();

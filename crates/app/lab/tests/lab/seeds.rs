@@ -172,6 +172,17 @@ fn groups_of_few_seeds_share_an_error() {
     row.unwrap().means[1] = None;
     let of = summary.pooled().into_iter().find(|of| of.left_out == ["arasan", "once"]).unwrap();
     assert_eq!((of.seeds.len(), of.differences.len()), (5, 4));
+    // Nor does a group with seeds that the first lacks.
+    let mut runs = Runs::of(&groups[..4]);
+    for seed in [1, 7] {
+        runs.rising("later", seed, 0.5, json!({"objective": {"loss": "later"}}));
+    }
+    let pooled = runs.summary().pooled();
+    let of = pooled.iter().find(|of| of.measure.title == "set: mean@4 at the end, %").unwrap();
+    assert_eq!(
+        (of.seeds.len(), of.differences.len(), &of.left_out[..]),
+        (5, 3, &["later".into()][..])
+    );
 }
 
 /// Two seeds have wide intervals, and numbers have ends.

@@ -386,7 +386,9 @@ fn runs_of_a_directory_have_states_of_their_own() {
         Run::read(dir.path()).unwrap().iter().map(|run| run.state.condition).collect()
     };
     assert_eq!(conditions(), [Condition::Complete, Condition::Training]);
+    let trace = Trace::of(dir.path());
     drop(lock);
+    assert_ne!(Trace::of(dir.path()), trace);
     assert_eq!(conditions(), [Condition::Complete, Condition::Stopped]);
     // By the file of its log a run is the same.
     let one = Run::read(&dir.path().join("finished/metrics.jsonl")).unwrap().remove(0);

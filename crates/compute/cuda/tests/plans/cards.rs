@@ -4,7 +4,7 @@
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN, THIRTY_TWO};
 use isentrope_budget::memory::MemorySettings;
-use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard};
+use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard, TeacherBytes};
 use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
 use isentrope_kernels::{Backend, Kind, NORM_BLOCK};
 use isentrope_model::adapter::{AdapterConfig, Targets};
@@ -97,6 +97,15 @@ fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
         let ratio = read / (bytes * weights) as f64;
         assert!((1.0..1.01).contains(&ratio), "{dtype:?}: {ratio}");
     }
+}
+
+/// A teacher scores in passes: its head takes no more for an update of more tokens.
+#[test]
+fn a_teachers_head_is_planned_for_a_pass() {
+    let backend = cuda(80, Dtype::Bf16);
+    let teacher =
+        |trained| TeacherBytes::of(&backend, &layout(&SEVEN), Demand { trained, ..demand(true) });
+    assert_eq!(teacher(512), teacher(8));
 }
 
 /// One line a model and a way to keep its numbers: the least memory, and for each card the tokens

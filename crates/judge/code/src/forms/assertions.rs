@@ -1,6 +1,8 @@
 //! Assertion code: `{"functional": ...}`, lists of assertions as in AceCode and MBPP, pytest's test
 //! functions as in KodCode, `check(candidate)` as in HumanEval and LeetCodeDataset.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::{Kind, Tests, text};
@@ -79,12 +81,17 @@ fn refused(code: &str) -> Option<&'static str> {
         ("@pytest.", "they have marks of pytest"),
         ("@patch", "they replace functions by mocks"),
     ];
+    // How often each name stands before a bracket.
+    let mut brackets = HashMap::<&str, usize>::new();
+    for (bracket, _) in code.match_indices('(') {
+        *brackets.entry(name_before(&code[..bracket])).or_default() += 1;
+    }
     let wants_fixtures = |line: &str| {
         let mut parts =
             line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);
         let (name, parameters) =
             (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let is_called = || code.matches(&format!("{name}(")).count() > 1;
+        let is_called = || brackets.get(name).is_some_and(|&times| times > 1);
         name.starts_with("test")
             && !parameters.is_empty()
             && !parameters.contains(['=', '*'])
@@ -97,6 +104,12 @@ fn refused(code: &str) -> Option<&'static str> {
             wants_fixtures(line).then_some("their functions have parameters, for fixtures")
         })
     })
+}
+
+/// The name that a text ends in, or nothing.
+fn name_before(text: &str) -> &str {
+    let without = text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+    &text[without.len()..]
 }
 
 fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, String> {

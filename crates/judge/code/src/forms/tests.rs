@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::*;
@@ -364,4 +366,8 @@ fn tests_that_need_more_of_pytest_are_refused() {
     ] {
         assert_eq!(refused(code), None, "{code}");
     }
+    // Each name is looked up, not looked for.
+    let start = Instant::now();
+    assert_eq!(refused(&format!("assert f()\n{}", "def test(a)\n".repeat(300_000))), None);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }

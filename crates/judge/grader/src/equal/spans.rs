@@ -246,19 +246,29 @@ fn regions(ends: &SharedNumbers, has: impl Fn(isize) -> bool) -> Vec<bool> {
 
 /// The finite numbers that an answer mentions, and their negatives if it has distances.
 fn numbers(answer: &Answer) -> Vec<Expression> {
-    let (answers, formulas) = answer.parts();
-    let mut found: Vec<Expression> = answers.into_iter().flat_map(numbers).collect();
-    found.extend(
-        formulas.into_iter().filter(|part| part.is_number() && !is_infinite(part)).cloned(),
-    );
-    if let Answer::Chain(sides, _) = answer
-        && sides
-            .iter()
-            .any(|side| matches!(side.expression(), Some(Expression::Function(Function::Abs, _))))
-    {
+    let mut found = written_numbers(answer);
+    // Once for all: chains within chains would double them at every level.
+    if has_distance(answer) {
         found.extend(found.clone().into_iter().map(Expression::negated));
     }
     found
+}
+
+fn written_numbers(answer: &Answer) -> Vec<Expression> {
+    let (answers, formulas) = answer.parts();
+    let mut found: Vec<Expression> = answers.into_iter().flat_map(written_numbers).collect();
+    found.extend(
+        formulas.into_iter().filter(|part| part.is_number() && !is_infinite(part)).cloned(),
+    );
+    found
+}
+
+/// Whether an answer has a chain with a side `|...|`.
+fn has_distance(answer: &Answer) -> bool {
+    let is_distance =
+        |side: &Answer| matches!(side.expression(), Some(Expression::Function(Function::Abs, _)));
+    matches!(answer, Answer::Chain(sides, _) if sides.iter().any(is_distance))
+        || answer.parts().0.into_iter().any(has_distance)
 }
 
 fn is_variable(expression: &Expression) -> bool {

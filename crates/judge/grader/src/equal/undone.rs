@@ -137,7 +137,7 @@ impl Comparison<'_> {
         }
         let Some(value) = self.rational(formula, asked)? else { return Ok(false) };
         let digits = digits_of(&value);
-        let is_shorter = digits > MOST_DIGITS && digits_in(formula) < digits;
+        let is_shorter = digits > MOST_DIGITS && has_power(formula) && digits_in(formula) < digits;
         Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
     }
 
@@ -292,6 +292,19 @@ fn equals_integer(formula: &Expression, integer: i32) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether a formula has an operation that writes a long number in few digits. A sum has none: 12 +
+/// 0.008 has fewer digits than 1501/125.
+fn has_power(formula: &Expression) -> bool {
+    use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
+    formula.any(&|part| match part {
+        Expression::Power(power) => !equals_integer(&power.1, 1) && !equals_integer(&power.1, -1),
+        Expression::Function(function, _) => {
+            !matches!(function, Abs | Ceiling | Floor | Gcd | Lcm | Max | Min)
+        }
+        _ => false,
+    })
 }
 
 /// Infinity with a sign or without.

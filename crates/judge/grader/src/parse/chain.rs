@@ -35,10 +35,10 @@ impl Context {
             && relation(tokens[0].kind)
                 .is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
         {
-            return self.chain(&tokens[1..]);
+            return self.deeper(|context| context.chain(&tokens[1..]));
         }
         if tokens.first().is_some_and(|first| is_implication(first.kind)) {
-            return self.chain(&tokens[1..]);
+            return self.deeper(|context| context.chain(&tokens[1..]));
         }
         if let Some(end) = label_end(tokens) {
             let name = Answer::plain(Expression::Symbol(text(&tokens[..end]).into()));

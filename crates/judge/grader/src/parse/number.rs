@@ -145,7 +145,10 @@ impl<'a> Parser<'_, 'a, '_> {
             return Ok(None);
         };
         let (numerator, denominator) = match self.rest() {
-            [Token { kind: Command("frac" | "dfrac" | "tfrac" | "cfrac"), .. }, ..] => {
+            // Any other fraction is a factor, and would be parsed twice at every level.
+            [Token { kind: Command("frac" | "dfrac" | "tfrac" | "cfrac"), .. }, parts @ ..]
+                if are_digits(parts) =>
+            {
                 let place = self.place;
                 let fraction = self.primary()?.scalar()?;
                 let Some(fraction) = proper(&fraction) else {
@@ -173,6 +176,24 @@ impl<'a> Parser<'_, 'a, '_> {
         Ok(Some(Value::Scalar(Expression::Number(
             integer + BigRational::new(numerator, denominator),
         ))))
+    }
+}
+
+/// Whether the parts of a fraction come next, and both are digits: `{1}{2}`, `12`, `1{2}`, `{1}2`.
+fn are_digits(parts: &[Token<'_>]) -> bool {
+    let behind_digits = |parts: &[Token<'_>]| match parts {
+        [Token { kind: Number(_), .. }, ..] => Some(1),
+        [
+            Token { kind: Mark('{'), .. },
+            Token { kind: Number(_), .. },
+            Token { kind: Mark('}'), .. },
+            ..,
+        ] => Some(3),
+        _ => None,
+    };
+    match parts {
+        [Token { kind: Number(both), .. }, ..] if both.len() > 1 => true,
+        parts => behind_digits(parts).is_some_and(|end| behind_digits(&parts[end..]).is_some()),
     }
 }
 

@@ -85,7 +85,10 @@ pub fn sum(a: Expression, b: Expression) -> Expression {
 pub fn product(a: Expression, b: Expression) -> Expression {
     match (a, b) {
         (Expression::Decimal(decimal), Expression::Power(power)) => {
-            match power_of_ten_exponent(&power) {
+            // A longer one stays a product, whose evaluation has fuel.
+            let is_short =
+                |exponent: &i32| decimal.last_digit.saturating_add(*exponent).abs() <= MAX_EXPONENT;
+            match power_of_ten_exponent(&power).filter(is_short) {
                 Some(exponent) => Expression::Decimal(decimal.shifted(exponent)),
                 None => Expression::Product(vec![
                     Expression::Decimal(decimal),

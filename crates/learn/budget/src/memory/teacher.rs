@@ -31,7 +31,7 @@ impl TeacherBytes {
             blocks: layout.block_bytes(backend, demand.longest_trained),
             loading: layout.loading_bytes(),
             per_token: layout.working_bytes_per_token(backend),
-            head: layout.head_bytes(backend, tokens),
+            head: layout.scores_bytes(backend, tokens),
             row: 0,
         }
     }

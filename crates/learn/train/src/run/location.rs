@@ -92,8 +92,9 @@ impl RunLocation {
             return Ok(());
         }
         Err(Error::Run(format!(
-            "{} has the numbers of {recorded} steps, and its checkpoints are gone: put them back \
-             for --resume to go on from them, or take --overwrite to make the run anew",
+            "{} has the numbers of {recorded} steps and no checkpoint: they are gone, or none could \
+             be saved. Put them back for --resume to go on from them, or take --overwrite to make \
+             the run anew",
             self.dir.display()
         )))
     }

@@ -166,7 +166,8 @@ impl Page {
         }
         let plot = TextPlot { x: "H, nats", y: "R", curves };
         let columns = (self.columns - 2).clamp(PLOT[0] - 2, PLOT[1]);
-        plot.lines(columns as u16, ROWS, self.is_terminal && std::env::var_os("NO_COLOR").is_none())
+        let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        plot.lines(columns as u16, ROWS, self.is_terminal && has_colors)
     }
 }
 

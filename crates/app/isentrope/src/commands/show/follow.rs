@@ -7,6 +7,7 @@ use crate::visible::visible;
 use anyhow::Result;
 use isentrope_lab::run::{Condition, Run};
 use isentrope_lab::show::{PageOptions, Trace, heading, law, news, page, screen};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ pub fn follow(paths: &[PathBuf], options: &PageOptions) -> Result<()> {
     let mut runs = Runs::read(paths)?;
     let mut view = match look().1 {
         Some(_) => View::Screen { size: (0, 0), drawn: Instant::now() },
-        None => View::Lines { printed: vec![None; paths.len()] },
+        None => View::Lines { printed: HashMap::new() },
     };
     loop {
         check_metrics_measured(&runs.shown, &options.metrics)?;
@@ -120,8 +121,8 @@ enum View {
     },
     /// A line per step.
     Lines {
-        /// Each run's last printed step; None before the first.
-        printed: Vec<Option<u64>>,
+        /// Each run's last printed step, by the path of its log.
+        printed: HashMap<PathBuf, u64>,
     },
 }
 
@@ -136,21 +137,19 @@ impl View {
             }
             Self::Lines { printed } => {
                 let mut lines = Vec::new();
-                if printed.iter().all(Option::is_none)
-                    && runs.iter().any(|run| run.log.last_step().is_some())
-                {
+                if printed.is_empty() && runs.iter().any(|run| run.log.last_step().is_some()) {
                     lines.extend(heading(runs, &look));
                 }
-                for (run, printed) in runs.iter().zip(printed) {
+                for run in runs {
                     let Some(last) = run.log.last_step() else { continue };
-                    if printed.is_some_and(|printed| printed > last) {
+                    let mut after = printed.insert(run.log.path.clone(), last);
+                    if after.is_some_and(|after| after > last) {
                         let name = visible(&run.name);
                         lines.push(format!("{name}: goes on after step {last} again"));
-                        *printed = Some(last);
+                        after = Some(last);
                     }
-                    let after = printed.or_else(|| last.checked_sub(BEFORE));
+                    let after = after.or_else(|| last.checked_sub(BEFORE));
                     lines.extend(news(run, after, runs.len() > 1, &options.metrics, &look));
-                    *printed = Some(last);
                 }
                 print_lines(&lines)
             }

@@ -119,6 +119,10 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
 
 /// The hint for a value that one of our own choices lacks. It follows "found ...".
 pub fn value_hint(path: &str, name: &str, root: &Shape) -> Option<String> {
+    let file = name.split(':').next().unwrap_or_default();
+    if path.ends_with("verifier") && file.ends_with(".py") {
+        return Some(format!("; a function is {{ python = {name:?} }}"));
+    }
     value(name, |key| key == path).map(|value| format!("; {}", value.advice(root)))
 }
 
