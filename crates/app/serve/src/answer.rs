@@ -208,8 +208,11 @@ impl Answer {
         }
         tokens.extend(sampled);
         logprobs.extend(sampled_logprobs.iter().copied().map(Some));
-        // A greedy token is the most likely one, since there is no repetition penalty.
-        likeliest.extend(sampled.iter().copied().zip(sampled_logprobs.iter().copied()).map(Some));
+        // A greedy token is the most likely one, but for a repetition penalty.
+        let is_likeliest =
+            self.request.sampling.as_ref().is_none_or(|of| of.repetition_penalty == 1.0);
+        let own = sampled.iter().copied().zip(sampled_logprobs.iter().copied());
+        likeliest.extend(own.map(|own| is_likeliest.then_some(own)));
         let mut choice = json!({
             "index": index,
             "logprobs": self.tokens(&tokens, &logprobs, Some(&likeliest), 0),

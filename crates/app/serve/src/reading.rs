@@ -92,14 +92,14 @@ impl Front {
         };
         let sampling = self.sampling(&mut fields)?;
         let is_greedy = sampling.temperature == 0.0;
-        let asked = most_tokens(form, &mut fields)?;
-        // Under a repetition penalty the sampled token need not be the model's most likely one.
-        let has_likeliest = is_greedy && (sampling.repetition_penalty == 1.0 || asked == Some(0));
-        let logprobs = logprobs(form, &mut fields, has_likeliest)?;
         let echoes = form == Form::Completion && fields.flag("echo")?;
+        // Under a repetition penalty they are known of an echoed prompt alone.
+        let has_likeliest = is_greedy && (sampling.repetition_penalty == 1.0 || echoes);
+        let logprobs = logprobs(form, &mut fields, has_likeliest)?;
         if echoes && stream {
             return Err(ApiError::field("echo", "does not go with stream"));
         }
+        let asked = most_tokens(form, &mut fields)?;
         if asked == Some(0) && !echoes {
             return Err(ApiError::field("max_tokens", "is 0, and nothing is echoed"));
         }

@@ -330,6 +330,21 @@ fn operations_on_rows() {
     }
 }
 
+/// Blocks of rows on the way forward, and of the vocabulary on the way back.
+#[test]
+fn heads_in_blocks() {
+    let shape = Linear { inputs: 12, outputs: 1100 };
+    // Two rows at a time; of nine rows two panels.
+    let (cpu, cuda) = (cpu(), seeded(Dtype::F32, 1).with_logits_in_blocks_of(2 * shape.outputs));
+    let on = |backend| {
+        let mut t = Trial::new(backend);
+        head(&mut t, shape, 9);
+        draws(&mut t, shape, 9);
+        t.results
+    };
+    assert_equal("blocks of logits", &on(&cuda), &on(&cpu));
+}
+
 /// Sequences in the cache and their gradients; some sequences share a beginning.
 pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
     let backend = t.backend;

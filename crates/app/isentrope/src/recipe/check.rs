@@ -201,7 +201,11 @@ impl Check<'_> {
         };
         let hint = match foreign::hint(&full, node, self.root) {
             None if is_foreign => None,
-            hint => hint.or_else(in_table).or_else(|| self.of_the_name(key)),
+            hint => {
+                // Outside all tables the same name in one of them goes before a similar one.
+                let same = || path.is_empty().then(|| self.of_the_name(key)).flatten();
+                hint.or_else(same).or_else(in_table).or_else(|| self.of_the_name(key))
+            }
         };
         if hint.is_none() && inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
             for (path, node) in inner {

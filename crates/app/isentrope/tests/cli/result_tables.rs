@@ -133,7 +133,7 @@ fn the_table_of_methods_has_the_numbers_of_its_runs() {
 }
 
 /// The groups of the table at equal entropy, and the page's names of them.
-const AT_EQUAL_ENTROPY: [(&str, &str); 10] = [
+const AT_EQUAL_ENTROPY: [(&str, &str); 11] = [
     ("none", "no method"),
     ("clip-cov", "Clip-Cov"),
     ("kl-cov", "**KL-Cov**"),
@@ -141,6 +141,7 @@ const AT_EQUAL_ENTROPY: [(&str, &str); 10] = [
     ("entropy-bonus", "a bonus that seeks 0.20"),
     ("repo-r", "REPO-R, zeta up to 1"),
     ("clip-b", "Clip_B"),
+    ("clip-v", "Clip_V"),
     ("reference-kl", "reference KL"),
     ("entropic", "EntroPIC"),
     ("maxrl", "**MaxRL**"),

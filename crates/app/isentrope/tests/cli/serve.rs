@@ -165,9 +165,12 @@ fn answers_are_those_of_generate_and_score_to_the_bit() {
 
     // Prompts are echoed with the log-probs of score, as lm-evaluation-harness asks for them.
     let tokens = [[5, 24, 43, 42], [7, 7, 9, 61]];
-    let echoed = server.post(COMPLETIONS, &json!({
+    let mut question = json!({
         "prompt": tokens, "echo": true, "logprobs": 1, "max_tokens": 1, "temperature": 0, "seed": 1
-    }));
+    });
+    let echoed = server.post(COMPLETIONS, &question);
+    question["repetition_penalty"] = json!(1.3);
+    let penalised = server.post(COMPLETIONS, &question);
     let lines = tokens.map(|tokens| json!({"tokens": tokens}));
     let lines = server.scratch.lines("t", &lines);
     let scored = lines_of(isentrope(format!("score {model} --in {lines}")));
@@ -180,6 +183,12 @@ fn answers_are_those_of_generate_and_score_to_the_bit() {
             let most = top.as_object().unwrap().values().filter_map(Value::as_f64);
             assert!(most.fold(f64::MIN, f64::max) >= own.as_f64().unwrap());
         }
+    }
+    // Under a repetition penalty the likeliest tokens of the prompt alone are known.
+    for (plain, choice) in array(&echoed, "choices").iter().zip(array(&penalised, "choices")) {
+        let [plain, tops] = [plain, choice].map(|of| array(&of["logprobs"], "top_logprobs"));
+        assert_eq!(plain[..4], tops[..4]);
+        assert_eq!(tops[4].as_object().unwrap().len(), 1);
     }
     let only = json!({"prompt": "ab", "echo": true, "max_tokens": 0});
     assert_eq!(server.post(COMPLETIONS, &only)["choices"][0]["text"], "ab");

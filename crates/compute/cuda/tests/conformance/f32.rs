@@ -1,5 +1,5 @@
-//! The backend keeps the contract with f32, on the emulated device or on a GPU, whatever the order
-//! in which threads run, and computes in the CPU's chains of fused multiply-adds.
+//! The backend keeps the contract with f32 on a GPU, and computes in the CPU's chains of fused
+//! multiply-adds. The emulated device runs the oracles alone.
 
 use crate::device::{self, Backends};
 use isentrope_conformance::{Subject, Variant};

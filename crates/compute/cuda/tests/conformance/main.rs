@@ -1,4 +1,4 @@
-//! The backend keeps the contract with both types, on the emulated device or on a GPU.
+//! The backend keeps the contract: with bf16 on the emulated device, with both types on a GPU.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 

@@ -13,6 +13,7 @@ use super::super::value::{has_decimal, rational_value};
 use super::Comparison;
 use super::conclusion::named_value;
 use super::quantity::{congruence, is_name, without_unit_letters};
+use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
@@ -137,7 +138,8 @@ impl Comparison<'_> {
         }
         let Some(value) = self.rational(formula, asked)? else { return Ok(false) };
         let digits = digits_of(&value);
-        let is_shorter = digits > MOST_DIGITS && has_power(formula) && digits_in(formula) < digits;
+        let is_long = digits > MOST_DIGITS && !is_short_decimal(&value);
+        let is_shorter = is_long && has_power(formula) && digits_in(formula) < digits;
         Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
     }
 
@@ -292,6 +294,13 @@ fn equals_integer(formula: &Expression, integer: i32) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether a number is no integer, and a decimal of few digits: 12.008, which is 1501/125.
+fn is_short_decimal(value: &BigRational) -> bool {
+    let shifted = value * BigRational::from_integer(BigInt::from(10).pow(MOST_DIGITS as u32));
+    let has_few = || shifted.numer().abs().to_string().trim_end_matches('0').len() <= MOST_DIGITS;
+    !value.is_integer() && shifted.is_integer() && has_few()
 }
 
 /// Whether a formula has an operation that writes a long number in few digits. A sum has none: 12 +

@@ -181,15 +181,12 @@ impl<'a> Parser<'_, 'a, '_> {
 
 /// Whether the parts of a fraction come next, and both are digits: `{1}{2}`, `12`, `1{2}`, `{1}2`.
 fn are_digits(parts: &[Token<'_>]) -> bool {
-    let behind_digits = |parts: &[Token<'_>]| match parts {
-        [Token { kind: Number(_), .. }, ..] => Some(1),
-        [
-            Token { kind: Mark('{'), .. },
-            Token { kind: Number(_), .. },
-            Token { kind: Mark('}'), .. },
-            ..,
-        ] => Some(3),
-        _ => None,
+    let behind_digits = |parts: &[Token<'_>]| {
+        // {{1}} too: converters of formulas double their braces.
+        let open = parts.iter().take_while(|part| part.kind == Mark('{')).count();
+        let is_number = matches!(parts.get(open)?.kind, Number(_));
+        let close = parts.get(open + 1..2 * open + 1)?;
+        (is_number && close.iter().all(|part| part.kind == Mark('}'))).then_some(2 * open + 1)
     };
     match parts {
         [Token { kind: Number(both), .. }, ..] if both.len() > 1 => true,

@@ -120,8 +120,10 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
 /// The hint for a value that one of our own choices lacks. It follows "found ...".
 pub fn value_hint(path: &str, name: &str, root: &Shape) -> Option<String> {
     let file = name.split(':').next().unwrap_or_default();
-    if path.ends_with("verifier") && file.ends_with(".py") {
-        return Some(format!("; a function is {{ python = {name:?} }}"));
+    // A flag's value has no path: `--verifier reward.py`.
+    if (path.ends_with("verifier") || path == "it") && file.ends_with(".py") {
+        let function = if file == name { format!("{name}:compute_score") } else { name.into() };
+        return Some(format!("; a function is {{ python = {function:?} }}"));
     }
     value(name, |key| key == path).map(|value| format!("; {}", value.advice(root)))
 }
