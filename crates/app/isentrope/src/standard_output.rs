@@ -3,6 +3,7 @@
 use crate::messages::{PLAIN_WIDTH, columns, fitted};
 use crate::visible::visible;
 use anyhow::{Result, anyhow};
+use std::env;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use terminal_size::{Height, Width, terminal_size_of};
@@ -18,6 +19,11 @@ pub fn failed(place: impl fmt::Display, error: io::Error) -> anyhow::Error {
         ErrorKind::BrokenPipe => ReaderGone.into(),
         _ => anyhow!(error).context(place.to_string()),
     }
+}
+
+/// Whether the user has not refused colours (no-color.org: an empty value refuses nothing).
+pub fn allows_colors() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes text at once, control characters of a terminal included. The text must contain none that
@@ -44,7 +50,7 @@ pub fn width() -> Option<usize> {
     if io::stdout().is_terminal() {
         return columns(terminal_size_of(io::stdout()));
     }
-    let said = std::env::var("COLUMNS").ok()?.parse().ok()?;
+    let said = env::var("COLUMNS").ok()?.parse().ok()?;
     columns(Some((Width(said), Height(0))))
 }
 

@@ -70,21 +70,19 @@ pub fn allowed_ranks(shards: usize) -> Vec<usize> {
 /// When they cannot be: the message has the numbers of ranks and of shards that can.
 pub fn shards_of_rank(shards: usize, ranks: usize, rank: usize) -> Result<std::ops::Range<usize>> {
     let allowed = allowed_ranks(shards);
-    if !allowed.contains(&ranks) && shards == 1 {
-        return Err(Error::Start(format!(
-            "one shard (update.shards, sft.shards) is for one rank, not for {ranks}: a new run may \
-             have {ranks} times a power of two ({})",
-            listed(&[ranks, 2 * ranks, 4 * ranks, 8 * ranks], "or"),
-        )));
-    }
     if !allowed.contains(&ranks) {
-        return Err(Error::Start(format!(
-            "{shards} shards (update.shards, sft.shards) can be spread over {} ranks, not over \
-             {ranks}: start so many, or set \
-             shards to {ranks} times a power of two ({})",
-            listed(&allowed, "or"),
-            listed(&[ranks, 2 * ranks, 4 * ranks, 8 * ranks], "or"),
-        )));
+        let more = listed(&[ranks, 2 * ranks, 4 * ranks, 8 * ranks], "or");
+        return Err(Error::Start(match shards {
+            1 => format!(
+                "one shard (update.shards, sft.shards) is for one rank, not for {ranks}: a new run \
+                 may have {ranks} times a power of two ({more})"
+            ),
+            _ => format!(
+                "{shards} shards (update.shards, sft.shards) can be spread over {} ranks, not over \
+                 {ranks}: start so many, or set shards to {ranks} times a power of two ({more})",
+                listed(&allowed, "or"),
+            ),
+        }));
     }
     let each = shards / ranks;
     Ok(rank * each..(rank + 1) * each)

@@ -184,9 +184,9 @@ impl<'a> SamplingRun<'a> {
         self.progress.done += 1;
         // Others of its group may wait, while it does not.
         if let Some((request, _)) = self.unopened.get_mut(&id.request)
-            && request.samples.contains(&id.sample)
+            && let Some(place) = request.samples.iter().position(|&sample| sample == id.sample)
         {
-            request.samples.retain(|&sample| sample != id.sample);
+            request.samples.remove(place);
             return self.submit_opened(id.request);
         }
         self.engine.release_stopped(self.request(id)?, id.sample)

@@ -4,7 +4,7 @@ use crate::interrupt;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::sampling_flags::{SamplingFlags, of_model};
-use crate::standard_output::{draw, print};
+use crate::standard_output::{allows_colors, draw, print};
 use crate::template_flags::TemplateFlags;
 use crate::visible::visible;
 use anyhow::{Context, Result, anyhow, bail};
@@ -13,7 +13,6 @@ use isentrope_data::DataSettings;
 use isentrope_model::KvCache;
 use isentrope_rollout::{Engine, Error, Event, Key, Limits, Prompter, Request, Sampling};
 use serde_json::{Value, json};
-use std::env;
 use std::io::{BufRead, IsTerminal, stdin, stdout};
 use std::sync::Arc;
 
@@ -92,9 +91,7 @@ impl Chat {
             context: loaded.model.context().min(pages * loaded.model.backend.page_positions()),
             messages: Vec::new(),
             answers: 0,
-            is_coloured: self.entropy
-                && stdout().is_terminal()
-                && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            is_coloured: self.entropy && stdout().is_terminal() && allows_colors(),
         };
         let asks = stdin().is_terminal() && stdout().is_terminal();
         if asks {

@@ -201,11 +201,9 @@ impl Check<'_> {
         };
         let hint = match foreign::hint(&full, node, self.root) {
             None if is_foreign => None,
-            hint => {
-                // Outside all tables the same name in one of them goes before a similar one.
-                let same = || path.is_empty().then(|| self.of_the_name(key)).flatten();
-                hint.or_else(same).or_else(in_table).or_else(|| self.of_the_name(key))
-            }
+            // Outside all tables the same name in one of them goes before a similar one.
+            hint if path.is_empty() => hint.or_else(|| self.of_the_name(key)).or_else(in_table),
+            hint => hint.or_else(in_table).or_else(|| self.of_the_name(key)),
         };
         if hint.is_none() && inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
             for (path, node) in inner {
@@ -228,16 +226,20 @@ impl Check<'_> {
     /// The only key of this name in any table. The outermost table wins: `optimizer.beta1`, not
     /// `prime.optimizer.beta1`.
     fn of_the_name(&self, name: &str) -> Option<String> {
-        let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
+        let keys = self.named(name);
         let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));
         Some(did_you_mean((*keys.iter().find(ends_all)?).clone()))
     }
 
     /// All keys of this name, where several tables have one: `eval.every`, `checkpoint.every`.
     fn all_of_the_name(&self, name: &str) -> Option<String> {
-        let keys = self.keys.iter().filter(|key| last(key) == name);
-        let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+        let keys: Vec<String> = self.named(name).iter().map(|key| format!("`{key}`")).collect();
         (!keys.is_empty()).then(|| format!("; there are {}", keys.join(", ")))
+    }
+
+    /// The keys of this name in any table.
+    fn named(&self, name: &str) -> Vec<&String> {
+        self.keys.iter().filter(|key| last(key) == name).collect()
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {

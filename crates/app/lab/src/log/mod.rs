@@ -13,7 +13,7 @@ mod json_lines;
 mod json_rows;
 pub(crate) mod lines;
 pub mod names;
-mod open;
+pub(crate) mod open;
 mod points;
 mod run_directory;
 pub mod run_table;

@@ -13,7 +13,7 @@ const START: u64 = 64 << 10;
 /// Most `.jsonl` files of a directory, each a run.
 const MAX_FILES: usize = 1000;
 /// Deepest level below a directory at which runs are searched: a sweep has a level for each axis.
-const MAX_DEPTH: usize = 6;
+pub(crate) const MAX_DEPTH: usize = 6;
 /// Most directories that are looked into.
 const MAX_DIRECTORIES: usize = 10_000;
 /// A mark in the names of TensorBoard's event files.

@@ -1,5 +1,6 @@
 //! Whether a log has grown since it was read.
 
+use crate::log::open::MAX_DEPTH;
 use crate::run_files::{EVALUATIONS, ROLLOUTS, TOKENS};
 use isentrope_files::is_locked;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// Deepest level of a directory that is searched, and most files.
-const DEPTH: usize = 7; // files of runs as deep as they are looked for
+const DEPTH: usize = MAX_DEPTH + 1; // the files of the deepest runs
 const MOST: usize = 2000;
 /// A run's directories with many files, which are not searched: a new file changes the directory's
 /// own time.

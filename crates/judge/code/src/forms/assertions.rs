@@ -1,6 +1,7 @@
 //! Assertion code: `{"functional": ...}`, lists of assertions as in AceCode and MBPP, pytest's test
 //! functions as in KodCode, `check(candidate)` as in HumanEval and LeetCodeDataset.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
@@ -82,10 +83,13 @@ fn refused(code: &str) -> Option<&'static str> {
         ("@patch", "they replace functions by mocks"),
     ];
     // How often each name stands before a bracket.
-    let mut brackets = HashMap::<&str, usize>::new();
-    for (bracket, _) in code.match_indices('(') {
-        *brackets.entry(name_before(&code[..bracket])).or_default() += 1;
-    }
+    let brackets = LazyCell::new(|| {
+        let mut brackets = HashMap::<&str, usize>::new();
+        for (bracket, _) in code.match_indices('(') {
+            *brackets.entry(name_before(&code[..bracket])).or_default() += 1;
+        }
+        brackets
+    });
     let wants_fixtures = |line: &str| {
         let mut parts =
             line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);

@@ -2,7 +2,7 @@
 
 use super::{RunStudy, Together};
 use crate::messages::{PLAIN_WIDTH, counted, wrapped};
-use crate::standard_output::width;
+use crate::standard_output::{allows_colors, width};
 use crate::visible::visible;
 use isentrope_lab::law::{Form, Interval, Study};
 use isentrope_lab::text_plot::{Curve, TextPlot};
@@ -166,8 +166,7 @@ impl Page {
         }
         let plot = TextPlot { x: "H, nats", y: "R", curves };
         let columns = (self.columns - 2).clamp(PLOT[0] - 2, PLOT[1]);
-        let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        plot.lines(columns as u16, ROWS, self.is_terminal && has_colors)
+        plot.lines(columns as u16, ROWS, self.is_terminal && allows_colors())
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod follow;
 
-use crate::standard_output::{draw, width};
+use crate::standard_output::{allows_colors, draw, width};
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::run::Run;
@@ -79,12 +79,12 @@ impl Show {
 /// The kind of standard output, and its height if it is a terminal.
 fn look() -> (Look, Option<usize>) {
     let is_terminal = stdout().is_terminal();
-    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let is_dumb = set("TERM").is_none_or(|terminal| terminal == "dumb");
+    let terminal = env::var("TERM").unwrap_or_default();
+    let is_dumb = terminal.is_empty() || terminal == "dumb";
     let size = terminal_size_of(stdout()).filter(|_| is_terminal);
     let look = Look {
         width: width().unwrap_or(USUAL_WIDTH).min(WIDEST),
-        colors: is_terminal && !is_dumb && set("NO_COLOR").is_none(),
+        colors: is_terminal && !is_dumb && allows_colors(),
     };
     let height = size.map_or(24, |(_, Height(height))| usize::from(height));
     (look, (is_terminal && !is_dumb).then_some(height))
