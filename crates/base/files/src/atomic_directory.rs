@@ -24,13 +24,21 @@ impl AtomicDirectory {
     /// [`Error::Refused`] when `target` exists and is not an empty directory, or has no name;
     /// [`Error::Io`] when its parent cannot be written.
     pub fn create(target: &Path) -> Result<Self> {
+        refuse_occupied(target)?;
+        Self::beside(target)
+    }
+
+    /// As [`create`](Self::create), for a `target` that may exist until [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn beside(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
             return Err(Error::Refused(format!(
                 "{} does not name a new directory",
                 target.display()
             )));
         };
-        refuse_occupied(target)?;
         let parent = parent(target);
         let staging = tempfile::Builder::new()
             .prefix(&format!(".{}.", name.to_string_lossy()))

@@ -3,7 +3,7 @@
 use crate::{Names, Result, gguf};
 
 /// Files besides the weights, fetched if the repository has them.
-const COMPANIONS: [&str; 11] = [
+const COMPANIONS: [&str; 12] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -12,6 +12,7 @@ const COMPANIONS: [&str; 11] = [
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    "additional_chat_templates/tool_use.jinja",
     "vocab.json",
     "merges.txt",
     "tokenizer.model",
@@ -67,8 +68,10 @@ fn weights(names: &[String], is_whole: bool) -> Result<Vec<&str>, String> {
         return Ok(vec![SINGLE]);
     }
     if has(INDEX) {
-        let shards: Vec<&str> =
-            names.iter().map(String::as_str).filter(|name| shard_count(name).is_some()).collect();
+        // Mistral keeps a second copy of the weights in its own form, which the index leaves out.
+        let is_shard =
+            |name: &&str| shard_count(name).is_some() && !name.starts_with("consolidated");
+        let shards: Vec<&str> = names.iter().map(String::as_str).filter(is_shard).collect();
         return match shards.first().and_then(|name| shard_count(name)) {
             None => Err(format!("there is {INDEX}, and no shard of the weights")),
             Some(count) if !is_whole && shards.len() < count => {
@@ -106,8 +109,13 @@ mod tests {
 
     #[test]
     fn a_model_is_its_companions_and_its_weights() {
-        let others =
-            ["README.md", "onnx/config.json", "training_args.bin", "consolidated.safetensors"];
+        let others = [
+            "README.md",
+            "onnx/config.json",
+            "training_args.bin",
+            "consolidated.safetensors",
+            "consolidated-00001-of-00003.safetensors",
+        ];
         let whole = |weights: &[&str]| {
             let names: Vec<String> = ["config.json", "tokenizer.json"]
                 .iter()

@@ -32,6 +32,9 @@ use crate::{Error, Result};
 /// Largest template file read, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 
+/// Template for conversations with tools, where transformers keeps it beside the file.
+const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
+
 /// Conversations at which a template may exceed a limit. After that it is not rendered again, as
 /// each costs ten seconds; a single conversation may be at fault itself.
 const MAX_EXCEEDED: usize = 3;
@@ -58,7 +61,8 @@ impl ChatTemplate {
     ///
     /// `chat_template.jinja` comes before `chat_template` in `tokenizer_config.json`, and that
     /// before `chat_template.json`. A list of named templates must have one called "default"; one
-    /// called "tool_use" is not supported, and tools are refused then.
+    /// called "tool_use" is not supported, nor is its file beside `chat_template.jinja`, and tools
+    /// are refused then.
     ///
     /// A template that asks for the date gets `date`, or today. The time is always midnight, so
     /// that the text does not depend on the hour.
@@ -73,7 +77,7 @@ impl ChatTemplate {
         };
         let path = dir.join("chat_template.jinja");
         if let Some(source) = find_text(&path, MAX_TEMPLATE_BYTES)? {
-            return compile(path, &source, false);
+            return compile(path, &source, dir.join(TOOL_TEMPLATE).exists());
         }
         for name in ["tokenizer_config.json", "chat_template.json"] {
             let path = dir.join(name);

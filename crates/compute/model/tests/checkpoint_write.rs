@@ -134,14 +134,20 @@ fn companions_are_carried_byte_for_byte_and_nothing_else() {
         ("pytorch_model.bin", b"pickle"),
         ("README.md", b"text"),
     ]);
+    let below = "additional_chat_templates";
+    fs::create_dir(source.path().join(below)).unwrap();
+    for name in ["tool_use.jinja", "rag.jinja"] {
+        fs::write(source.path().join(below).join(name), name).unwrap();
+    }
     let parent = directory(&[]);
     let dir = parent.path().join("out");
     let options = WriteOptions { carry_from: Some(source.path()), ..WHOLE };
     write_checkpoint(&dir, &Map::new(), vec![tensor("w", &[1], &[1.0])], options).unwrap();
     assert_eq!(
         listing(&dir),
-        ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
+        [below, "chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
     );
+    assert_eq!(listing(&dir.join(below)), ["tool_use.jinja"]);
     assert_eq!(fs::read(dir.join("tokenizer.json")).unwrap(), odd);
 }
 

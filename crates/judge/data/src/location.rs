@@ -305,8 +305,13 @@ impl FileChoice {
         }
         let chosen = match self {
             Self::Beginning(beginning) => {
-                let chosen: Vec<&String> =
-                    data.into_iter().filter(|name| name.starts_with(beginning)).collect();
+                // A file that is named in full is meant, though another has a better format.
+                let is_full = names.contains(beginning);
+                let is_meant = |name: &&String| match is_full {
+                    true => *name == beginning,
+                    false => name.starts_with(beginning),
+                };
+                let chosen = data_files(names.iter().filter(is_meant));
                 if chosen.is_empty() {
                     return Err(format!("no file begins with {beginning:?}; there are {all}"));
                 }
@@ -353,14 +358,14 @@ fn names_split(parts: &[String]) -> bool {
 
 /// The names of data files, sorted. If there are other formats, .json files are not data; nor are
 /// CSV and TSV files beside parquet or JSON lines.
-fn data_files(names: &[String]) -> Vec<&String> {
+fn data_files<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
     let rank = |name: &str| match Format::of(Path::new(name)).map(|format| format.form) {
         Ok(Form::Document) => 2,
         Ok(Form::Separated(_)) => 1,
         _ => 0,
     };
     let mut data: Vec<&String> =
-        names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
+        names.into_iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
     data.retain(|name| {
         !["dataset_info.json", "dataset_infos.json"].iter().any(|other| name.ends_with(other))
     });
@@ -555,6 +560,16 @@ mod tests {
         assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
         assert_eq!(choose(&[], train, &names(&["a.tsv", "b.json"])).unwrap(), "a.tsv");
         assert_eq!(choose(&[], train, &names(&["a.csv", "b.parquet"])).unwrap(), "b.parquet");
+        for (file, others) in [
+            ("a.csv", ["a.csv", "b.parquet"]),
+            ("b.json", ["a.jsonl", "b.json"]),
+            ("a.json", ["a.json", "a.jsonl"]),
+        ] {
+            let (full, names) = (FileChoice::Beginning(file.into()), names(&others));
+            for known in [Names::All(&names), Names::Cached(&names)] {
+                assert_eq!(full.choose("x", train, known).unwrap(), [file]);
+            }
+        }
         let beginning = FileChoice::Beginning("main/t".into());
         assert_eq!(beginning.choose("x", train, Names::All(&gsm8k)).unwrap().len(), 2);
         assert!(

@@ -187,15 +187,17 @@ fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
 impl Example {
     /// Makes an example of a row. An error is the row's defect.
     pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
+        // The columns may be chosen for other files, as those for evaluation.
+        let is_there = |chosen: &Option<String>| {
+            let value = chosen.as_ref().and_then(|name| lookup(row, name));
+            value.is_some_and(|value| !value.is_null())
+        };
+        let has_chosen = is_there(&columns.prompt) || is_there(&columns.answer);
         let content = match row.get("messages") {
-            Some(messages)
-                if !messages.is_null() && columns.prompt.is_none() && columns.answer.is_none() =>
-            {
-                Content::Messages {
-                    messages: read_conversation(messages)?,
-                    tools: read_tools(row.get("tools"))?,
-                }
-            }
+            Some(messages) if !messages.is_null() && !has_chosen => Content::Messages {
+                messages: read_conversation(messages)?,
+                tools: read_tools(row.get("tools"))?,
+            },
             _ => {
                 let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
                 let (column, response) = find(row, &columns.answer, RESPONSE)?;
@@ -309,7 +311,7 @@ pub fn read_prompt(value: &Value) -> Result<Prompt, String> {
         Value::String(text) => Prompt::Text(text.clone()),
         Value::Array(messages) => {
             check_messages(messages)?;
-            Prompt::Chat(messages.clone())
+            Prompt::Chat(without_padding(messages))
         }
         _ => return Err("the prompt is neither text nor a list of messages".into()),
     };
@@ -324,12 +326,39 @@ pub fn read_prompt(value: &Value) -> Result<Prompt, String> {
 fn check_messages(messages: &[Value]) -> Result<(), String> {
     for (number, message) in (1..).zip(messages) {
         for key in ["role", "content"] {
-            if !message.get(key).is_some_and(Value::is_string) {
+            let value = &message[key];
+            let may_lack = key == "content" && value.is_null() && has_calls(message);
+            if !value.is_string() && !may_lack {
                 return Err(format!("message {number} has no {key} that is text"));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a message calls tools, and so may have no text.
+fn has_calls(message: &Value) -> bool {
+    message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())
+}
+
+/// The messages without the keys that hold null. A file in Parquet gives each message the keys of
+/// all others.
+fn without_padding(messages: &[Value]) -> Vec<Value> {
+    // A message that calls tools may say that it has no content.
+    messages.iter().map(|message| without_nulls(message, Some("content"))).collect()
+}
+
+/// A value without the keys that hold null, at any depth. It keeps the key `kept` of its own.
+fn without_nulls(value: &Value, kept: Option<&str>) -> Value {
+    match value {
+        Value::Object(object) => object
+            .iter()
+            .filter(|(key, value)| !value.is_null() || Some(key.as_str()) == kept)
+            .map(|(key, value)| (key.clone(), without_nulls(value, None)))
+            .collect(),
+        Value::Array(items) => items.iter().map(|item| without_nulls(item, None)).collect(),
+        other => other.clone(),
+    }
 }
 
 fn is_of_assistant(message: &Value) -> bool {
@@ -340,8 +369,11 @@ fn is_of_assistant(message: &Value) -> bool {
 fn read_conversation(value: &Value) -> Result<Vec<Value>, String> {
     let messages = value.as_array().ok_or("column messages is not a list")?;
     check_messages(messages)?;
-    if messages.iter().any(is_of_assistant) {
-        Ok(messages.clone())
+    let is_learnt = |message: &Value| {
+        is_of_assistant(message) || message["role"] == "assistant" && has_calls(message)
+    };
+    if messages.iter().any(is_learnt) {
+        Ok(without_padding(messages))
     } else {
         Err("no message of the assistant has content".into())
     }
@@ -352,7 +384,10 @@ fn read_tools(value: Option<&Value>) -> Result<Vec<Value>, String> {
     let tools = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::String(json)) => serde_json::from_str(json).ok(),
-        Some(tools) => tools.as_array().cloned(),
+        // As for messages, a file in Parquet gives each tool the keys of all others.
+        Some(tools) => tools
+            .as_array()
+            .map(|tools| tools.iter().map(|tool| without_nulls(tool, None)).collect::<Vec<_>>()),
     };
     tools
         .filter(|tools| tools.iter().all(Value::is_object))

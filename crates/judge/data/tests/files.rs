@@ -396,6 +396,59 @@ fn examples_of_every_schema_are_read() {
 }
 
 #[test]
+fn a_turn_may_call_tools_without_text_and_loses_the_keys_that_are_null() {
+    let directory = TempDir::new().unwrap();
+    let user = json!({"role": "user", "content": "u", "tool_calls": null});
+    let call = |content: Value, calls: Value| {
+        let role = "assistant";
+        json!({"role": role, "content": content, "tool_calls": calls})
+    };
+    let calls = json!([{"function": {"name": "f", "arguments": {"x": "1", "y": null}}}]);
+    let tools = json!([{"name": "f", "parameters": {"content": null, "any": [null, 1]}}]);
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"messages": [user, call(Value::Null, calls.clone())], "tools": tools}),
+            json!({"messages": [user, call(json!(""), calls.clone())]}),
+            json!({"messages": [user, {"role": "assistant", "tool_calls": calls}]}),
+            json!({"messages": [user, call(json!(""), json!([]))]}),
+            json!({"messages": [user, call(Value::Null, Value::Null)]}),
+        ],
+    );
+    let (mut examples, report) = Examples::open(&settings(&path), Split::Train, 1).unwrap();
+    assert_eq!((report.usable, report.bad.count()), (3, 2));
+    let user = json!({"role": "user", "content": "u"});
+    let calls = json!([{"function": {"name": "f", "arguments": {"x": "1"}}}]);
+    let tools = vec![json!({"name": "f", "parameters": {"any": [null, 1]}})];
+    for (position, turn, tools) in [
+        (0, call(Value::Null, calls.clone()), tools),
+        (1, call(json!(""), calls.clone()), Vec::new()),
+        (2, json!({"role": "assistant", "tool_calls": calls}), Vec::new()),
+    ] {
+        let messages = vec![user.clone(), turn];
+        assert_eq!(examples.example(position).content, Content::Messages { messages, tools });
+    }
+}
+
+#[test]
+fn a_chosen_column_excludes_messages_only_where_it_is() {
+    let directory = TempDir::new().unwrap();
+    let chat = json!([{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]);
+    let path = jsonl(
+        &directory,
+        &[json!({"messages": chat}), json!({"messages": chat, "question": "p", "result": "r"})],
+    );
+    let columns = Columns { answer: Some("result".into()), ..Columns::default() };
+    let chosen = DataSettings { columns, ..settings(&path) };
+    let (mut examples, report) = Examples::open(&chosen, Split::Train, 1).unwrap();
+    assert_eq!(report.usable, 2);
+    let messages = chat.as_array().unwrap().clone();
+    assert_eq!(examples.example(0).content, Content::Messages { messages, tools: Vec::new() });
+    let prompt = Prompt::Text("p".into());
+    assert_eq!(examples.example(1).content, Content::Response { prompt, response: "r".into() });
+}
+
+#[test]
 fn what_is_put_around_prompts_is_put_into_chats_too() {
     let directory = TempDir::new().unwrap();
     let turn = |role: &str, content: &str| json!({"role": role, "content": content});

@@ -92,6 +92,16 @@ impl EvaluationSettings {
         Sampling { top_k, top_p, min_p, ..Sampling::default() }
     }
 
+    /// Warnings on sets that are named and never evaluated.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let named = [("files", !self.files.is_empty()), ("bench", !self.bench.is_empty())];
+        let is_off = self.every == 0;
+        named
+            .into_iter()
+            .filter(move |&(_, is_named)| is_named && is_off)
+            .map(|(key, _)| format!("eval.{key} has no effect: eval.every is 0"))
+    }
+
     /// The entries of `files`; none if `every` is 0.
     pub fn files_read(&self) -> &[PathBuf] {
         if self.every > 0 { &self.files } else { &[] }

@@ -1,8 +1,8 @@
 //! Settings that are allowed but hardly meant.
 
 use crate::{
-    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings, RepoR,
-    TargetEntropy,
+    Aggregation, Archer, Estimator, FractionOfInitial, KlEstimator, Loss, Method,
+    ObjectiveSettings, RepoR, TargetEntropy,
 };
 use std::fmt::Display;
 
@@ -158,6 +158,9 @@ impl ObjectiveSettings {
         let teaching = changed("distillation.coefficient", distillation.coefficient, its_share);
         let its_repo_r = RepoR::default();
         let repo_r = methods.repo_r.as_ref().unwrap_or(&its_repo_r);
+        let its_share_of_kl = Archer::default().high_entropy_kl;
+        let share_of_kl =
+            methods.archer.as_ref().map_or(its_share_of_kl, |archer| archer.high_entropy_kl);
         let has_prompt = distillation.teacher_prompt.is_some();
         let is_exact = distillation.divergence != its.distillation.divergence;
         let clip = vec![
@@ -246,7 +249,10 @@ impl ObjectiveSettings {
             (
                 self.needs_reference(),
                 "objective.reference_kl.coefficient is 0",
-                vec![other("reference_kl.estimator", estimator)],
+                vec![
+                    other("reference_kl.estimator", estimator),
+                    changed("methods.archer.high_entropy_kl", share_of_kl, its_share_of_kl),
+                ],
             ),
             (
                 self.has_teacher(),

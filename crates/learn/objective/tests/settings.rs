@@ -236,6 +236,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
 {"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set
+{"methods": {"archer": {"high_entropy_kl": 0.5}}} | high_entropy_kl = 0.5 has no effect
 {"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
 {"distillation": {"teacher_prompt": "{prompt} {answer}"}} | teacher is not set
 {"distillation": {"divergence": "reverse-kl"}} | distillation.divergence has no effect

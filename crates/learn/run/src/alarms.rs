@@ -360,9 +360,11 @@ impl Remedies {
     fn entropy_below(target: f64) -> String {
         format!(
             "Its target of {} nats (objective.covariance.target_entropy, \
-             objective.entropy_bonus.target or objective.methods.repo_r.target_entropy) is not \
-             held: raise objective.covariance.controller.max or gain (docs/concepts/entropy.md), \
-             objective.entropy_bonus.max or objective.methods.repo_r.zeta_max, or lower \
+             objective.entropy_bonus.target, objective.methods.repo_r.target_entropy or \
+             objective.methods.entropic.target) is not held: raise \
+             objective.covariance.controller.max or gain (docs/concepts/entropy.md), \
+             objective.entropy_bonus.max, objective.methods.repo_r.zeta_max or \
+             objective.methods.entropic.k_p, or lower \
              optimizer.learning_rate. What is spent does not come back: start again, or from a \
              checkpoint before it.",
             fixed(target, 3)

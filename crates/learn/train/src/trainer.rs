@@ -341,7 +341,9 @@ pub struct Prepared<T> {
 impl<T: Trainer> Prepared<T> {
     /// The evaluation sets by name, with the SHA-256 of each.
     pub fn evaluations(&self) -> BTreeMap<&str, String> {
-        self.sets.iter().map(|set| (&*set.name, set.sha256())).collect()
+        let mut drawn = self.trainer.tables().eval.sampling();
+        drawn.stop_strings.clone_from(&self.eval_stop);
+        self.sets.iter().map(|set| (&*set.name, set.sha256(&drawn))).collect()
     }
 
     /// How many weights are trained beside how many frozen ones, if adapters are trained.

@@ -104,12 +104,14 @@ impl Init {
              [model]\n\
              path = {model}\n\n\
              [data]\n\
-             files = [{data}]                # rows with a prompt (or problem) and an answer\n\
+             # Rows with a prompt (or problem) and an answer\n\
+             files = [{data}]\n\
              # columns.prompt = \"question\"   # where the columns have other names\n\
              # columns.answer = \"result\"\n\
              # prompt_suffix = \"...\"         # added to every prompt, such as the form of the answer\n\n\
              [reward]\n\
-             verifier = {verifier}           # a Python one that compares responses: batch = \"group\"\n\n\
+             # A Python one that compares responses: batch = \"group\"\n\
+             verifier = {verifier}\n\n\
              [rollout]\n\
              prompts = 16                    # problems in each step\n\
              responses = 8                   # responses to each problem, which are compared\n\

@@ -78,6 +78,14 @@ fn a_line_comes_back_as_it_was_with_its_judgement() {
     let (again, _) = grade(&[older], "");
     assert_eq!(again[0].as_object().unwrap().keys().collect::<Vec<_>>(), keys);
     assert_eq!(again[0]["verdict"], "correct");
+    // An older judgement's further fields go with it; without a verdict they are the line's own.
+    let line = json!({"gold": "2", "response": "\\boxed{2}", "failed": true, "metrics": {"x": 1}});
+    let mut judged = line.clone();
+    judged["verdict"] = json!("fault");
+    let (lines, _) = grade(&[judged, line], "");
+    assert_eq!((lines[0].get("failed"), lines[0].get("metrics")), (None, None));
+    assert_eq!(lines[0]["verdict"], "correct");
+    assert_eq!(lines[1]["metrics"], json!({"x": 1}));
     let (nothing, _) = grade(&[json!({"gold": "7", "pred": ""})], "");
     let judged = (&nothing[0]["verdict"], &nothing[0]["extracted"]);
     assert_eq!(judged, (&json!("unparseable"), &Value::Null));

@@ -113,6 +113,11 @@ fn rows_that_lose_characters_or_do_not_fit_are_told() {
         lost,
     ];
     assert_parts(&said, &parts);
+    let sft = Bench::sft();
+    let long = bench.scratch.lines("long.jsonl", &rows[24..]);
+    let sets = format!("data.task= data.files={long} eval.every=0 sft.max_tokens=100000");
+    let part = "1 are longer than the 128 tokens that the model's context allows";
+    refused(&sft, &sets, &[part]);
     // A task has no rows.
     let sets = "run.steps=1 eval.every=0 data.files=[] data.task=countdown data.prompt_prefix=x";
     let said = stdout_of(bench.command("task", sets, "--dry-run"));

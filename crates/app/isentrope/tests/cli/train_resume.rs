@@ -142,12 +142,31 @@ fn a_finished_run_goes_on_when_it_is_given_more_steps() {
         assert_same_results(&whole, &bench.out("parts"));
         assert_eq!(fs::read(bench.out("parts").join("recipe.toml")).unwrap(), recipe);
     }
-    // Evaluations that cannot be compared with those before are named.
+    // Evaluations that cannot be compared with those before are named, and the best checkpoint is
+    // chosen anew: nothing is better than 0 % here.
     let bench = Bench::train();
-    bench.run("other", "eval.every=1 run.steps=1", "");
-    let said =
-        succeed(bench.command("other", "eval.every=1 run.steps=2 eval.samples=3", "--resume"));
-    assert_parts(&said, &["drawn otherwise, than up to step 1: problems"]);
+    let out = bench.run("other", "eval.every=1 checkpoint.every=1 run.steps=1", "");
+    let checkpoint = |step: u64| out.join(format!("checkpoints/step-{step:06}"));
+    let resume = |steps: u64, otherwise: &str| {
+        let sets = format!("eval.every=1 checkpoint.every=1 run.steps={steps} {otherwise}");
+        let said = succeed(bench.command("other", sets, "--resume"));
+        let state = fs::read(checkpoint(steps).join("trainer/state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
+        (said, state["best"][0].as_u64().unwrap())
+    };
+    for (steps, otherwise) in
+        [(2, "eval.samples=3"), (3, "eval.top_p=0.5"), (4, "eval.stop=[\"1\"]")]
+    {
+        let (said, best) = resume(steps, otherwise);
+        let named = format!("drawn otherwise, than up to step {}: problems", steps - 1);
+        assert_parts(&said, &[&named]);
+        assert_eq!(best, steps);
+    }
+    let (said, best) = resume(5, "eval.stop=[\"1\"]");
+    assert!(!said.contains("drawn otherwise") && best == 4, "{best}: {said}");
+    // Nor is a checkpoint the best that is no longer there.
+    fs::remove_dir_all(checkpoint(4)).unwrap();
+    assert_eq!(resume(6, "eval.stop=[\"1\"]").1, 6);
 }
 
 #[test]

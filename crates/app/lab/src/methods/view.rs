@@ -51,10 +51,12 @@ impl MethodView {
             all.iter().filter(|token| places.contains_key(&token.record)).collect();
         let coefficients = [made.coefficients, first.coefficients];
         let names = [made.name, first.name];
-        let tables = vec![
-            sums(&batch, &names, &coefficients, &tokens),
-            largest(&names, &coefficients, &tokens),
-        ];
+        let mut tables = vec![sums(&batch, &names, &coefficients, &tokens)];
+        let largest = largest(&names, &coefficients, &tokens);
+        match largest.rows.is_empty() {
+            true => notes.push(format!("{} treats no token otherwise than {}", names[0], names[1])),
+            false => tables.push(largest),
+        }
         Ok(Self { names, coefficients, places, tables, notes })
     }
 

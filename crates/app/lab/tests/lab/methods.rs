@@ -196,6 +196,10 @@ fn inspect_shows_a_method_in_tables_and_on_the_page() {
     assert!(inspection.text(80).lines().all(|line| line.chars().count() <= 80));
     let page = inspection.html().unwrap();
     assert!(page.contains("What clip would have done"));
+    // A method that changes nothing has no table of changes.
+    inspection.add_method(&named("idle", json!({ "loss": "importance" })), &plain).unwrap();
+    assert_eq!(tables(&inspection).last().unwrap().title, "What idle would have done");
+    assert_eq!(inspection.notes.last().unwrap(), "idle treats no token otherwise than free");
 }
 
 #[test]

@@ -158,6 +158,11 @@ fn the_template_is_found_where_transformers_looks_first() {
     assert!(error.to_string().contains("\"tool_use\""), "{error}");
     write("chat_template.jinja", "file\n");
     assert_eq!(rendered(r#"{"tools": [{}]}"#), "file");
+    fs::create_dir(dir.path().join("additional_chat_templates")).unwrap();
+    write("additional_chat_templates/tool_use.jinja", "t");
+    assert_eq!(rendered("{}"), "file");
+    let error = read().unwrap().unwrap().render(&[], false, &tools).unwrap_err();
+    assert!(error.to_string().contains("\"tool_use\""), "{error}");
     fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
     for wrong in [
         "1",

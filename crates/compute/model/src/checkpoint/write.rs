@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::{Error, Result};
 
 /// Files of a model besides weights and config.json.
-pub(crate) const COMPANIONS: [&str; 10] = [
+pub(crate) const COMPANIONS: [&str; 11] = [
     "added_tokens.json",
+    "additional_chat_templates/tool_use.jinja",
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
@@ -174,6 +176,8 @@ pub(crate) fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>>
         if !from.is_file() {
             continue;
         }
+        let parent = to.parent().unwrap_or(dir);
+        fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
         let mut file = NewFile::create(&to)?;
         file.copy(&from)?;
         file.finish()?;

@@ -8,7 +8,7 @@ use isentrope_data::{Finding, Findings, Problem, Prompts, Report};
 use isentrope_files::Digest;
 use isentrope_model::{ModelConfig, Tokens};
 use isentrope_reward::{Overlong, VerifierSettings};
-use isentrope_rollout::{Judge, Prompter};
+use isentrope_rollout::{Judge, Prompter, Sampling};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -84,14 +84,18 @@ impl EvaluationSet {
         }
     }
 
-    /// The SHA-256 of the prompts, their ground truths, and the number, the temperature and the
-    /// longest length of responses.
-    pub fn sha256(&self) -> String {
+    /// The SHA-256 of the prompts, their ground truths, the number, the temperature and the longest
+    /// length of responses, and what `drawn` says of top-k, top-p, min-p and stop texts.
+    pub fn sha256(&self, drawn: &Sampling) -> String {
         let mut digest = Digest::sha256();
         for (problem, tokens) in &*self.problems {
             digest.update(format!("{tokens:?} {}\n", problem.ground_truth).as_bytes());
         }
         digest.update(format!("{:?}", self.decoding).as_bytes());
+        if *drawn != Sampling::default() {
+            let Sampling { top_k, top_p, min_p, stop_strings, .. } = drawn;
+            digest.update(format!("{top_k} {top_p} {min_p} {stop_strings:?}").as_bytes());
+        }
         digest.hex()
     }
 

@@ -117,7 +117,9 @@ impl EntropyControl {
         let ObjectiveSettings { covariance, entropy_bonus, .. } = settings;
         let bonus_target = entropy_bonus.target.as_ref().map(at);
         let target = covariance.target_entropy.as_ref().map(at);
-        if let Some(target) = target.or(bonus_target).or(settings.repo_target().map(at)) {
+        let of_method = settings.methods.entropic.as_ref().map(|entropic| entropic.target);
+        let of_method = of_method.or(settings.repo_target().map(at));
+        if let Some(target) = target.or(bonus_target).or(of_method) {
             metrics.set("entropy/target", target);
         }
         let held = match target {
@@ -267,6 +269,15 @@ mod tests {
         }
         unknown.check(&held(TargetEntropy::Nats(0.3))).unwrap();
         unknown.check(&ObjectiveSettings::default()).unwrap();
+    }
+
+    #[test]
+    fn entropics_target_is_the_runs() {
+        let mut settings = ObjectiveSettings::default();
+        settings.methods.entropic = Some(Entropic { target: 0.15, ..Entropic::default() });
+        let mut metrics = Metrics::default();
+        EntropyControl::default().begin_step(&settings, 1, Some(0.4), &mut metrics).unwrap();
+        assert_eq!(metrics.get("entropy/target"), Some(0.15));
     }
 
     #[test]

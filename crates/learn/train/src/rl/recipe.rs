@@ -313,7 +313,7 @@ impl Recipe {
         warnings.extend(self.warnings_of_filter());
         warnings.extend(self.warning_of_overlong());
         warnings.extend(self.warning_of_checkpoints());
-        warnings.extend(self.warning_of_evaluations());
+        warnings.extend(self.eval.warnings());
         warnings.extend(self.warnings_of_prime());
         let (of_policy, of_process_model) =
             (self.prompts_per_update(), self.prompts_per_process_update());
@@ -381,11 +381,6 @@ impl Recipe {
         (buffer == 0 && factor != Overlong::default().factor).then(|| {
             format!("reward.overlong.factor = {factor} has no effect: reward.overlong.buffer is 0")
         })
-    }
-
-    fn warning_of_evaluations(&self) -> Option<String> {
-        let is_unread = self.eval.every == 0 && !self.eval.files.is_empty();
-        is_unread.then(|| "eval.files has no effect: eval.every is 0".to_owned())
     }
 
     /// Only a checkpoint whose step is evaluated too can be the best.

@@ -25,6 +25,7 @@ use isentrope_run::alarms::Alarms;
 use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,9 @@ pub struct CheckpointStore {
 pub struct Standing {
     /// The best checkpoint so far by evaluation: step and mean accuracy.
     pub best: Option<(u64, f64)>,
+    /// The hashes of the sets that it was evaluated on, by name; null if they are not known.
+    #[serde(default)]
+    pub best_on: Value,
     /// Evaluations before the first step.
     pub first: Vec<Evaluation>,
     /// The latest evaluations.
@@ -233,18 +237,20 @@ impl CheckpointStore {
             ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
         if let Some(staged) = staged {
             write_json(&dir.join(FILES), &Files(files.into_iter().collect()))?;
+            // Only now: a checkpoint of this step may be the run's last.
+            let before = self.path(state.step);
+            let hidden = before.exists().then(|| self.hide(&before)).transpose()?;
             staged.commit()?;
+            if let Some(hidden) = hidden {
+                fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))?;
+            }
         }
         Ok(())
     }
 
     /// The directory that is to become a step's checkpoint, with these directories in it.
     fn stage(&self, step: u64, parts: &[&str]) -> Result<AtomicDirectory> {
-        let target = self.path(step);
-        if target.exists() {
-            self.remove(&target)?; // of a run that went on from an earlier step than this
-        }
-        let staged = AtomicDirectory::create(&target)?;
+        let staged = AtomicDirectory::beside(&self.path(step))?;
         // One rank does this before the others can see the checkpoint: otherwise files that it
         // removes after an error could come back.
         for name in parts {
@@ -334,13 +340,19 @@ impl CheckpointStore {
 
     /// The directory is renamed first, so that a checkpoint under its own name is always whole.
     fn remove(&self, dir: &Path) -> Result<()> {
+        let hidden = self.hide(dir)?;
+        fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))
+    }
+
+    /// Renames a checkpoint, so that it is none any more. Returns its new path.
+    fn hide(&self, dir: &Path) -> Result<PathBuf> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.dir.join(format!("{REMOVED_PREFIX}{name}"));
         if hidden.exists() {
             fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))?;
         }
         fs::rename(dir, &hidden).map_err(|e| Error::io(dir, e))?;
-        fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))
+        Ok(hidden)
     }
 }
 

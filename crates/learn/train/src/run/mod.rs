@@ -62,6 +62,8 @@ pub struct Run {
     standing: Standing,
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
+    /// The hashes of the evaluation sets, by name.
+    sets: Value,
     initial_states: InitialStates,
     /// The record of the step that the run goes on from, if it has not been written.
     unrecorded: Option<StepRecord>,
@@ -139,6 +141,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
             ranks,
             standing: Standing::default(),
             score: None,
+            sets: manifest["evaluation"]["sha256"].clone(),
             initial_states,
             unrecorded: None,
             saved: None,

@@ -1,6 +1,6 @@
 //! Decides when a run saves a checkpoint, and which it keeps.
 
-use super::checkpoint::{Learners, RunState};
+use super::checkpoint::{Learners, RunState, Standing};
 use super::directory::step_of;
 use super::{Run, StepRecord};
 use crate::error::{Error, Result};
@@ -62,9 +62,10 @@ impl Run {
         if let Some(score) = self.score
             && due
             && !is_doubtful
-            && self.standing.best.is_none_or(|(_, best)| score > best)
+            && self.best().is_none_or(|best| score > best)
         {
             self.standing.best = Some((self.step, score));
+            self.standing.best_on = self.sets.clone();
         }
         let before = self.interim;
         self.interim = (!stop && !due).then_some(step);
@@ -76,6 +77,15 @@ impl Run {
             self.retire()?;
         }
         Ok(stop && self.step < self.steps)
+    }
+
+    /// The mean accuracy of the best checkpoint, if it is still there and was evaluated on the sets
+    /// of today.
+    fn best(&self) -> Option<f64> {
+        let Standing { best, best_on, .. } = &self.standing;
+        let (step, accuracy) = (*best)?;
+        let is_comparable = best_on.is_null() || *best_on == self.sets;
+        (is_comparable && self.directory.checkpoints.path(step).exists()).then_some(accuracy)
     }
 
     /// Whether no checkpoint has the last step.

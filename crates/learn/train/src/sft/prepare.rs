@@ -100,7 +100,8 @@ impl TrainingRecipe for Recipe {
         let layout = recipe.tables().layout(model_dir, &config)?;
         let lora = recipe.lora.as_ref();
         lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout))?;
-        recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
+        let context = config.context();
+        recipe.sft.max_tokens = recipe.sft.max_tokens.min(context);
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
         let mut notes = config.remarks.clone();
@@ -112,18 +113,21 @@ impl TrainingRecipe for Recipe {
         }
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples =
-            open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
+            open(&found, ("training data", Split::Train), &recipe, context, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
+        notes.extend(recipe.eval.warnings());
+        if recipe.eval.every == 0 && !recipe.sft.eval_files.is_empty() {
+            notes.push("sft.eval_files has no effect: eval.every is 0".into());
+        }
         let rate = recipe.optimizer.learning_rate;
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.warning(rate)));
-        let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
         // This comes after the held-out problems, so that the error about too few problems comes
         // before their worked examples are made.
-        let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
+        let held_out = held_out(&recipe, context, &prompter, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
         let eval_stop = recipe.eval.stop.clone().unwrap_or_default();
@@ -173,12 +177,15 @@ fn open(
     data: &DataSettings,
     (what, split): (&str, Split),
     recipe: &Recipe,
+    context: usize,
     prompter: &Prompter,
     notes: &mut Vec<String>,
 ) -> Result<Examples> {
     let (mut examples, mut report) =
         Examples::open(data, split, recipe.run.seed).map_err(|error| named(error, split))?;
-    let longest = Longest { tokens: recipe.sft.max_tokens, allowed_by: "sft.max_tokens" };
+    let tokens = recipe.sft.max_tokens;
+    let allowed_by = if tokens < context { "sft.max_tokens" } else { "the model's context" };
+    let longest = Longest { tokens, allowed_by };
     let mut lossy = Findings::default();
     let kept = examples.retain(&mut report, &longest, |example| {
         if !example.content.may_fit(longest.tokens) {
@@ -277,6 +284,7 @@ impl Recipe {
 /// The held-out examples that fit `sft.max_tokens`.
 fn held_out(
     recipe: &Recipe,
+    context: usize,
     prompter: &Prompter,
     notes: &mut Vec<String>,
     progress: &dyn hub::Progress,
@@ -286,7 +294,7 @@ fn held_out(
     };
     let settings = settings.found(Split::Test, progress)?;
     let mut examples =
-        open(&settings, ("held-out examples", Split::Test), recipe, prompter, notes)?;
+        open(&settings, ("held-out examples", Split::Test), recipe, context, prompter, notes)?;
     let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));
     (0..count as u64)
         .map(|i| tokenize(&examples.example(i), prompter))

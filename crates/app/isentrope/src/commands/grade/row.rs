@@ -178,6 +178,10 @@ impl Row {
     /// The line with its judgement, which replaces an older one.
     pub fn with(self, judgement: Judgement) -> Result<Map<String, Value>> {
         let mut object = self.object;
+        if object.contains_key("verdict") {
+            // A judgement leaves these out if they say nothing, so an older one's would stay.
+            object.retain(|key, _| !["metrics", "applies", "failed"].contains(&key.as_str()));
+        }
         if let Value::Object(judgement) = serde_json::to_value(judgement)? {
             object.extend(judgement);
         }

@@ -12,7 +12,7 @@ mod verl;
 use super::super::tree::{Node, Value};
 use super::super::{check, layers, lists, render, settings, tree};
 use super::script::{self, Script, Setting, Trainer};
-use super::{NAMES, absent, ends, keys_of, value};
+use super::{NAMES, absent, ends, fit, keys_of, value};
 use anyhow::{Result, bail};
 use isentrope_data::{DataLocation, Rows, Split};
 use isentrope_settings::{Shape, has_key};
@@ -142,7 +142,7 @@ impl<'a> Draft<'a> {
             draft.put_toml(key, toml, "", "");
             for name in NAMES.keys.iter().filter(|entry| entry.key == *key).flat_map(|e| &e.names.0)
             {
-                draft.settings.retain(|setting| !ends(&setting.name, name));
+                draft.settings.retain(|setting| fit(&setting.name, name).is_none());
             }
         }
         let (defaults, special): (_, fn(&mut Self) -> Result<()>) = match script.trainer {
@@ -195,8 +195,12 @@ impl<'a> Draft<'a> {
             if foreign.here.is_empty() {
                 return self.remark(&shown, &format!("absent here, because {}", foreign.note));
             }
+            // verl's loss_mode says nothing about advantages.
+            let is_loss = ends(name, "loss_mode") && foreign.here.contains_key("objective.loss");
             for (key, value) in &foreign.here {
-                self.put(key, value.clone(), name, &foreign.note);
+                if !(is_loss && key == "objective.advantage") {
+                    self.put(key, value.clone(), name, &foreign.note);
+                }
             }
             return;
         }
@@ -343,6 +347,8 @@ impl<'a> Draft<'a> {
             files.iter().map(|file| Some(Rows::open_any(file).ok()?.flatten().count() as i64)).sum()
         };
         let rows: Option<i64> = files.and_then(|files| files.iter().map(count).sum());
+        let limit = self.whole("train_max_samples").filter(|limit| *limit > 0);
+        let rows = rows.map(|rows| limit.map_or(rows, |limit| rows.min(limit)));
         match rows.filter(|_| per_step > 0) {
             Some(rows) => {
                 // The last step of a pass has fewer examples in SFT, and is left out else.

@@ -169,6 +169,10 @@ fn settings_without_effect_or_hardly_meant_are_warned_of() {
             recipe(|r| (r.eval.every, r.eval.files) = (0, vec!["test.csv".into()])),
             ["eval.files has no effect: eval.every is 0", ""],
         ),
+        (
+            recipe(|r| (r.eval.every, r.eval.bench) = (0, vec!["test=test.csv".into()])),
+            ["eval.bench has no effect: eval.every is 0", ""],
+        ),
         (meeting(7, 10), ["checkpoint.every = 7 and eval.every = 10", "every 70 and"]),
     ] {
         let [warning] = &recipe.warnings()[..] else {

@@ -173,6 +173,19 @@ fn write_and_read(lora: Option<LoraSettings>) {
     }
     assert!(again == alone, "other moments or weights");
 
+    // A checkpoint that cannot be written again stays.
+    let before = contents(&store.path(2));
+    on_ranks(1, |ranks| {
+        let mut learner = new(ranks);
+        let models = models(ranks);
+        let mut learners =
+            Learners { policy: &mut learner, process_model: None, adapter: models.adapter() };
+        let bad = BTreeMap::from([((0, 1), "JSON has no such keys")]);
+        let state = state(UpdateCounts::default(), 2, bad);
+        store.save(&mut learners, &source, &state).unwrap_err();
+    });
+    assert!(contents(&store.path(2)) == before);
+
     // Damage that one rank finds is known to all.
     let moments = fs::read_dir(store.path(2).join(MOMENTS)).unwrap();
     let damaged = moments.map(|entry| entry.unwrap().path()).max().unwrap();

@@ -111,6 +111,46 @@ fn flags_win_and_rows_are_counted() {
     }
 }
 
+const VERL: &str = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m \
+                    data.train_files=d.jsonl algorithm.adv_estimator=grpo ";
+
+#[test]
+fn a_reward_flag_wins_over_verls_reward_manager() {
+    let own = [("reward.verifier", "{ python = \"r.py:f\" }")];
+    for manager in ["reward_manager.name", "reward.reward_manager.name"] {
+        let recipe = converted(&format!("{VERL}{manager}=dapo"), "run.sh", &own);
+        assert!(recipe.contains("python = \"r.py:f\""), "{manager}: {recipe}");
+        assert!(!recipe.contains("verifier = \"math\""), "{manager}: {recipe}");
+    }
+    let recipe = converted(&format!("{VERL}reward_model.reward_manager=naive"), "run.sh", &own);
+    assert!(recipe.contains("python = \"r.py:f\""), "{recipe}");
+    assert!(!recipe.contains("verifier = \"math\""), "{recipe}");
+}
+
+#[test]
+fn a_policy_loss_of_verl_leaves_the_advantage() {
+    let script = format!("{VERL}actor_rollout_ref.actor.policy_loss.loss_mode=gpg");
+    let recipe = converted(&script, "run.sh", &[]);
+    assert!(recipe.contains("loss = \"policy-gradient\""), "{recipe}");
+    assert!(!recipe.contains("dr-grpo"), "{recipe}");
+}
+
+#[test]
+fn passes_count_the_rows_up_to_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("d.jsonl");
+    fs::write(&data, "{\"prompt\": \"a\", \"answer\": \"b\"}\n".repeat(40)).unwrap();
+    let own = [("data.files", &*format!("{data:?}"))];
+    let script = format!(
+        "{VERL}data.train_max_samples=8 data.train_batch_size=4 trainer.total_epochs=3 \
+         actor_rollout_ref.actor.ppo_mini_batch_size=4"
+    );
+    let recipe = converted(&script, "run.sh", &own);
+    for part in ["limit = 8", "steps = 6  # 3 passes over 8 rows, 4 a step"] {
+        assert!(recipe.contains(part), "{part}\n{recipe}");
+    }
+}
+
 #[test]
 fn defaults_have_names_that_are_known() {
     for (trainer, defaults) in &NAMES.defaults {

@@ -179,6 +179,7 @@ impl Draft<'_> {
         if self.whole("top_k").is_some_and(|limit| limit < 1) {
             self.done(&["top_k"]);
         }
+        self.put_now("top_k", "rollout.top_k", "");
         // Evaluation samples as training does.
         let samples = self.get("num_generations_eval").or_else(|| self.get("num_generations"));
         for (key, value) in [("samples", samples), ("temperature", self.get("temperature"))] {

@@ -36,6 +36,10 @@ impl Draft<'_> {
         if loss != "vanilla" {
             self.without_effect(&["clip_ratio_c"], &beside);
         }
+        // These losses have a mean of their own.
+        if matches!(&*loss, "gspo" | "sapo" | "geo_mean") {
+            self.without_effect(&["loss_agg_mode"], &beside);
+        }
         if self.find("clip_ratio_low").is_none() && self.find("clip_ratio_high").is_none() {
             self.without_effect(&["clip_ratio"], "clip_ratio_low and clip_ratio_high are 0.2");
         } else {
@@ -112,6 +116,8 @@ impl Draft<'_> {
                 self.done(&[name]);
             }
         }
+        self.put_now("actor_rollout_ref.rollout.top_k", "rollout.top_k", "");
+        self.put_now("val_kwargs.top_k", "eval.top_k", "");
         if let Some(toml::Value::Array(betas)) = self.get("actor.optim.betas")
             && let [beta1, beta2] = &betas[..]
         {

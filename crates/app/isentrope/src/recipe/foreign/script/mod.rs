@@ -260,6 +260,19 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
             Some(name) => script.take_argument(name, python, argument),
         }
     }
+    // Parts of a data set are not read, so both would be all of it.
+    let held_out = trainer.and_then(|call| call.argument(usize::MAX, "eval_dataset"));
+    let files = |name: &str| script.settings.iter().find(|one| one.name == name)?.value.clone();
+    if let Some(Argument { line, .. }) = held_out
+        && let Some(trained) = files("dataset_name")
+        && files("val_files") == Some(trained)
+    {
+        let reason = format!(
+            "line {line}: it comes from the files of the training data, whose parts are not read: \
+             give held-out problems a file of their own"
+        );
+        script.set("val_files", None, Some(reason));
+    }
     // Adapters that do not reach the trainer in a way that is read.
     let used = &calls[..place.unwrap_or(calls.len())];
     let is_taken =

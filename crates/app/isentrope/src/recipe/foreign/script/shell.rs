@@ -95,7 +95,7 @@ impl Shell {
                 }
                 '(' => match self.word.take() {
                     Some(word) if self.array.is_none() && word.text.ends_with('=') => {
-                        let name = word.text.trim_end_matches(['=', '+']).to_owned();
+                        let name = word.text.trim_end_matches('=').to_owned();
                         self.array = Some((name, std::mem::take(&mut self.words)));
                     }
                     _ => self.end_command(),
@@ -105,7 +105,15 @@ impl Shell {
                     match self.array.take() {
                         Some((name, before)) => {
                             let items = std::mem::replace(&mut self.words, before);
-                            self.variables.insert(name, items);
+                            match name.strip_suffix('+') {
+                                Some(name) => {
+                                    let known = self.variables.entry(name.to_owned());
+                                    known.or_default().extend(items);
+                                }
+                                None => {
+                                    self.variables.insert(name, items);
+                                }
+                            }
                         }
                         None => self.end_command(),
                     }
@@ -279,9 +287,19 @@ impl Shell {
         let is_prefix = |word: &Word| matches!(&*word.text, "export" | "local" | "readonly");
         while let Some(first) = words.first() {
             match first.text.split_once('=') {
-                Some((name, text)) if !name.is_empty() && name.chars().all(is_name) => {
+                Some((name, text)) if is_variable(name.strip_suffix('+').unwrap_or(name)) => {
                     let value = Word { text: text.to_owned(), ..first.clone() };
-                    self.variables.insert(name.to_owned(), vec![value]);
+                    let added = name.strip_suffix('+');
+                    let name = added.unwrap_or(name).to_owned();
+                    let known = self.variables.entry(name).or_default();
+                    match known.first_mut().filter(|_| added.is_some()) {
+                        // In an array the first word grows.
+                        Some(before) => {
+                            before.text.push_str(&value.text);
+                            before.unread = before.unread.take().or(value.unread);
+                        }
+                        None => *known = vec![value],
+                    }
                 }
                 _ if is_prefix(first) => {}
                 _ => break,
@@ -296,6 +314,10 @@ impl Shell {
 
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_name)
 }
 
 /// `$((...))`: whole numbers, variables, brackets and + - * / %.
