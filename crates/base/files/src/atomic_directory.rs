@@ -31,7 +31,7 @@ impl AtomicDirectory {
     /// As [`create`](Self::create), for a `target` that may exist until [`commit`](Self::commit).
     ///
     /// # Errors
-    /// As there.
+    /// [`Error::Refused`] when `target` has no name; [`Error::Io`] when its parent cannot be written.
     pub fn beside(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
             return Err(Error::Refused(format!(
@@ -52,16 +52,23 @@ impl AtomicDirectory {
         self.staging.path()
     }
 
-    /// Syncs the names of all files below the directory and gives it its name. The writers must
-    /// have synced the files' contents.
+    /// Syncs the names of all files below the directory. The writers must have synced the files'
+    /// contents.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the operating system refuses.
+    pub fn sync(&self) -> Result<()> {
+        let all = directories(self.staging.path())?;
+        all.iter().try_for_each(|directory| sync_directory(directory))
+    }
+
+    /// [`sync`](Self::sync)s the directory and gives it its name.
     ///
     /// # Errors
     /// [`Error::Refused`] when the target exists by now, [`Error::Io`] when the operating system
     /// refuses.
     pub fn commit(self) -> Result<()> {
-        for directory in directories(self.staging.path())? {
-            sync_directory(&directory)?;
-        }
+        self.sync()?;
         refuse_occupied(&self.target)?;
         fs::rename(self.staging.path(), &self.target).map_err(Error::at(&self.target))?;
         // The temporary name is gone, so there is nothing to remove on drop.

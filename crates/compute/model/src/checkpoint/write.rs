@@ -176,8 +176,10 @@ pub(crate) fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>>
         if !from.is_file() {
             continue;
         }
-        let parent = to.parent().unwrap_or(dir);
-        fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
+        // `dir` itself is not made: another rank may have removed it after an error.
+        if let Some(parent) = to.parent().filter(|parent| *parent != dir && !parent.is_dir()) {
+            fs::create_dir(parent).map_err(|error| Error::io(parent, error))?;
+        }
         let mut file = NewFile::create(&to)?;
         file.copy(&from)?;
         file.finish()?;

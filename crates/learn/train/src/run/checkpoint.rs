@@ -237,10 +237,16 @@ impl CheckpointStore {
             ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
         if let Some(staged) = staged {
             write_json(&dir.join(FILES), &Files(files.into_iter().collect()))?;
-            // Only now: a checkpoint of this step may be the run's last.
+            // A checkpoint of this step may be the run's last, so it goes when the new one is whole.
+            staged.sync()?;
             let before = self.path(state.step);
             let hidden = before.exists().then(|| self.hide(&before)).transpose()?;
-            staged.commit()?;
+            if let Err(error) = staged.commit() {
+                if let Some(hidden) = hidden.filter(|_| !before.exists()) {
+                    fs::rename(&hidden, &before).map_err(|e| Error::io(&before, e))?;
+                }
+                return Err(error.into());
+            }
             if let Some(hidden) = hidden {
                 fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))?;
             }
