@@ -31,7 +31,7 @@ impl AtomicDirectory {
     /// As [`create`](Self::create), for a `target` that may exist until [`commit`](Self::commit).
     ///
     /// # Errors
-    /// [`Error::Refused`] when `target` has no name; [`Error::Io`] when its parent cannot be written.
+    /// [`Error::Refused`] when `target` has no name, [`Error::Io`] when its parent refuses.
     pub fn beside(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
             return Err(Error::Refused(format!(

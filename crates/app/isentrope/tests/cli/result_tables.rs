@@ -133,7 +133,7 @@ fn the_table_of_methods_has_the_numbers_of_its_runs() {
 }
 
 /// The groups of the table at equal entropy, and the page's names of them.
-const AT_EQUAL_ENTROPY: [(&str, &str); 11] = [
+const AT_EQUAL_ENTROPY: [(&str, &str); 12] = [
     ("none", "no method"),
     ("clip-cov", "Clip-Cov"),
     ("kl-cov", "**KL-Cov**"),
@@ -145,6 +145,7 @@ const AT_EQUAL_ENTROPY: [(&str, &str); 11] = [
     ("reference-kl", "reference KL"),
     ("entropic", "EntroPIC"),
     ("maxrl", "**MaxRL**"),
+    ("ce-gppo", "CE-GPPO"),
 ];
 
 /// The ends that tables at equal entropy show: the metric, what is taken, scale and digits.

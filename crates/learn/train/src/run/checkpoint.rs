@@ -237,7 +237,7 @@ impl CheckpointStore {
             ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
         if let Some(staged) = staged {
             write_json(&dir.join(FILES), &Files(files.into_iter().collect()))?;
-            // A checkpoint of this step may be the run's last, so it goes when the new one is whole.
+            // A checkpoint of this step may be the last, so it goes when the new one is whole.
             staged.sync()?;
             let before = self.path(state.step);
             let hidden = before.exists().then(|| self.hide(&before)).transpose()?;
