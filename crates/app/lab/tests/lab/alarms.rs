@@ -103,7 +103,8 @@ fn an_entropy_that_was_asked_for_is_no_collapse() {
         &[
             "policy/entropy is 0.050 nats, 2 % of the 2.000",
             "Its target of 0.100 nats (objective.covariance.target_entropy, \
-             objective.entropy_bonus.target or objective.methods.repo_r.target_entropy) is not held",
+             objective.entropy_bonus.target, objective.methods.repo_r.target_entropy or \
+             objective.methods.entropic.target) is not held",
             "objective.covariance.controller.max",
             "objective.methods.repo_r.zeta_max",
             "docs/concepts/entropy.md",
