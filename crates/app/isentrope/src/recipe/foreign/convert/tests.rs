@@ -117,14 +117,15 @@ const VERL: &str = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path
 #[test]
 fn a_reward_flag_wins_over_verls_reward_manager() {
     let own = [("reward.verifier", "{ python = \"r.py:f\" }")];
-    for manager in ["reward_manager.name", "reward.reward_manager.name"] {
-        let recipe = converted(&format!("{VERL}{manager}=dapo"), "run.sh", &own);
+    for manager in [
+        "reward_manager.name=dapo",
+        "reward.reward_manager.name=dapo",
+        "reward_model.reward_manager=naive",
+    ] {
+        let recipe = converted(&format!("{VERL}{manager}"), "run.sh", &own);
         assert!(recipe.contains("python = \"r.py:f\""), "{manager}: {recipe}");
         assert!(!recipe.contains("verifier = \"math\""), "{manager}: {recipe}");
     }
-    let recipe = converted(&format!("{VERL}reward_model.reward_manager=naive"), "run.sh", &own);
-    assert!(recipe.contains("python = \"r.py:f\""), "{recipe}");
-    assert!(!recipe.contains("verifier = \"math\""), "{recipe}");
 }
 
 #[test]

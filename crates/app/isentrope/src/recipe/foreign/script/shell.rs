@@ -105,15 +105,12 @@ impl Shell {
                     match self.array.take() {
                         Some((name, before)) => {
                             let items = std::mem::replace(&mut self.words, before);
-                            match name.strip_suffix('+') {
-                                Some(name) => {
-                                    let known = self.variables.entry(name.to_owned());
-                                    known.or_default().extend(items);
-                                }
-                                None => {
-                                    self.variables.insert(name, items);
-                                }
+                            let (name, adds) = assigned(&name);
+                            let known = self.variables.entry(name.to_owned()).or_default();
+                            if !adds {
+                                known.clear();
                             }
+                            known.extend(items);
                         }
                         None => self.end_command(),
                     }
@@ -287,12 +284,11 @@ impl Shell {
         let is_prefix = |word: &Word| matches!(&*word.text, "export" | "local" | "readonly");
         while let Some(first) = words.first() {
             match first.text.split_once('=') {
-                Some((name, text)) if is_variable(name.strip_suffix('+').unwrap_or(name)) => {
+                Some((name, text)) if is_variable(assigned(name).0) => {
                     let value = Word { text: text.to_owned(), ..first.clone() };
-                    let added = name.strip_suffix('+');
-                    let name = added.unwrap_or(name).to_owned();
-                    let known = self.variables.entry(name).or_default();
-                    match known.first_mut().filter(|_| added.is_some()) {
+                    let (name, adds) = assigned(name);
+                    let known = self.variables.entry(name.to_owned()).or_default();
+                    match known.first_mut().filter(|_| adds) {
                         // In an array the first word grows.
                         Some(before) => {
                             before.text.push_str(&value.text);
@@ -314,6 +310,11 @@ impl Shell {
 
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// The name before `=`, and whether `+=` adds to its value.
+fn assigned(name: &str) -> (&str, bool) {
+    name.strip_suffix('+').map_or((name, false), |name| (name, true))
 }
 
 fn is_variable(name: &str) -> bool {
