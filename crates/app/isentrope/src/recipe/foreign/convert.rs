@@ -393,10 +393,10 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A path's last two names, which say enough.
+/// A path's last two names, which say enough, but not that a rate is the value model's.
 fn short(name: &str) -> &str {
     let start = name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
-    if name.contains(' ') { name } else { &name[start..] }
+    if name.contains(' ') || name.starts_with("critic.") { name } else { &name[start..] }
 }
 
 /// The last name of a path.

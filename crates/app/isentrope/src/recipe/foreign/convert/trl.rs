@@ -10,6 +10,13 @@ impl Draft<'_> {
         self.put_trl_lora()?;
         let is_sft = has_key(self.shape, "sft");
         self.put_data(if is_sft { "sft.eval_files" } else { "eval.files" });
+        if is_sft && self.is_on("packing") {
+            let reason = "there a row of a batch is as many examples as max_length tokens hold: \
+                          multiply sft.batch by their number, and divide run.steps by it unless \
+                          max_steps is set";
+            self.remark("packing = true", reason);
+            self.done(&["packing"]);
+        }
         let batch = ["per_device_train_batch_size", "num_processes", "gradient_accumulation_steps"];
         let sampled = ["steps_per_generation", "generation_batch_size", "num_generations"];
         let is_unread = self.is_unread(&batch) | self.is_unread(&sampled);

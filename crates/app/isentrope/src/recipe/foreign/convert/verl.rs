@@ -46,10 +46,22 @@ impl Draft<'_> {
             self.without_effect(&["clip_ratio"], "clip_ratio_low and clip_ratio_high are set");
         }
         // The divergence from the reference, in the loss or in the reward.
-        if !self.is_on("actor.use_kl_loss") || self.number("kl_loss_coef") == Some(0.0) {
-            self.without_effect(&["kl_loss_coef", "kl_loss_type"], "use_kl_loss is off");
+        let is_on = self.is_on("actor.use_kl_loss");
+        let is_in_loss = is_on && self.number("kl_loss_coef") != Some(0.0);
+        if !is_in_loss {
+            let reason = match self.find("actor.use_kl_loss").map(|i| &self.settings[i].unread) {
+                Some(Some(_)) => "use_kl_loss is not known, so it is taken to be off",
+                _ if is_on => "its weight is 0",
+                _ => "use_kl_loss is off",
+            };
+            self.without_effect(&["kl_loss_coef", "kl_loss_type"], reason);
         }
-        if self.is_on("use_kl_in_reward") && self.number("kl_coef") != Some(0.0) {
+        let is_in_reward = self.is_on("use_kl_in_reward") && self.number("kl_coef") != Some(0.0);
+        if is_in_reward && is_in_loss {
+            let reason = "here there is one term, and that of use_kl_loss is kept";
+            self.remark("use_kl_in_reward = true", reason);
+            self.done(&["kl_penalty"]);
+        } else if is_in_reward {
             if let Some(value) = self.get("kl_coef") {
                 let comment = "in the loss here, in the reward there";
                 self.put("objective.reference_kl.coefficient", value, "kl_coef", comment);

@@ -67,7 +67,7 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         })?;
         return trl(&python, path);
     }
-    let commands = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
+    let (commands, remarks) = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
     let mut found: Vec<_> = commands
         .iter()
         .filter_map(|words| Some((words[0].line, command_line(words)?)))
@@ -85,6 +85,7 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
     for (line, _) in found {
         script.remarks.push(format!("line {line}: another command that trains is not read"));
     }
+    script.remarks.extend(remarks);
     Ok(script)
 }
 
@@ -154,16 +155,27 @@ impl Script {
                 let unread = reason.or_else(|| is_computed.then(computed));
                 self.set(name, shell::value(text).filter(|_| unread.is_none()), unread);
             }
-            _ if word.text.is_empty() => {}
+            _ if word.text.is_empty() => self.remark_unread(word),
             _ => self.remarks.push(format!("line {line}: {} is not read", word.text)),
         }
+    }
+
+    /// Says why a word that may hold settings is not read.
+    fn remark_unread(&mut self, Word { line, unread, .. }: &Word) {
+        self.remarks.extend(unread.iter().map(|reason| format!("line {line}: {reason}")));
     }
 
     /// Takes `--name value ...`, `--name=value` and `--name`.
     fn take_flags(&mut self, words: &[Word], is_taken: impl Fn(&str) -> bool) {
         let mut rest = words.iter().peekable();
         while let Some(word) = rest.next() {
-            let Some(flag) = word.text.strip_prefix("--") else { continue };
+            let Some(flag) = word.text.strip_prefix("--") else {
+                // Words before the script's name are another program's.
+                if is_taken(USE_PEFT) {
+                    self.remark_unread(word);
+                }
+                continue;
+            };
             let (name, inline) = match flag.split_once('=') {
                 Some((name, text)) => (name, Some(text)),
                 None => (flag, None),
@@ -423,15 +435,18 @@ impl Script {
             }
             files => files,
         };
+        let is_of_dir = call.argument(usize::MAX, "data_dir").is_some();
         let location = || {
-            let id = id?;
+            let id = id.filter(|_| !is_of_dir)?;
             let parts = [Some(id.clone()), config, split];
             let place = parts.into_iter().flatten().collect::<Vec<_>>().join(":");
             // A name without an owner could be a file's.
             Some(toml::Value::String(if id.contains('/') { place } else { format!("hf:{place}") }))
         };
         let found = files.or_else(location);
-        let unread = found.is_none().then(|| format!("line {line}: it is computed by the script"));
+        let reason =
+            if is_of_dir { "data_dir is not read" } else { "it is computed by the script" };
+        let unread = found.is_none().then(|| format!("line {line}: {reason}"));
         self.set(name, found, unread);
         for change in changes {
             let method = change.name.as_deref().and_then(|name| name.strip_prefix('.'));

@@ -4,6 +4,7 @@
 
 use super::literal;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Deepest nesting of brackets, most arguments of a call that methods are added to, longest chain of
@@ -76,6 +77,8 @@ pub struct Python {
     /// Whether importing the file would run more than definitions.
     pub runs_on_import: bool,
     variables: BTreeMap<String, Vec<Assignment>>,
+    /// Parameters of functions at the left margin, with the places of the function's body.
+    parameters: BTreeMap<String, Vec<(Range<usize>, Argument)>>,
 }
 
 impl Python {
@@ -89,9 +92,19 @@ impl Python {
     /// assignments that could have given it, last first.
     pub fn assigned(&self, name: &str, at: usize) -> Option<(&Value, Vec<usize>)> {
         let own = || self.before(name, at).iter().filter(|one| one.value.name.is_none());
-        let value = &own().next_back()?.value.value;
+        let last = own().next_back();
         let lines = own().rev().filter(|one| !one.is_change).map(|one| one.value.line);
-        Some((value, lines.take(LINES).collect()))
+        // A parameter hides what was assigned before its function.
+        let parameter = self
+            .parameters
+            .get(name)
+            .and_then(|all| all[..all.partition_point(|(body, _)| body.start <= at)].last());
+        let parameter = parameter.filter(|(body, _)| {
+            body.contains(&at) && last.is_none_or(|last| last.end <= body.start)
+        });
+        let own_line = parameter.map(|(_, one)| one.line);
+        let one = parameter.map(|(_, one)| one).or(last.map(|last| &last.value))?;
+        Some((&one.value, own_line.into_iter().chain(lines).take(LINES).collect()))
     }
 
     /// Whether a call is one of peft's, or of a function that stands for one of them.
@@ -300,6 +313,10 @@ impl Reader<'_> {
             Some("def") => {
                 let name = self.word(1).unwrap_or_default().to_owned();
                 self.python.functions.insert(name, line);
+                self.at += 2;
+                if at_margin && self.is('(') {
+                    self.take_parameters()?;
+                }
             }
             Some("from") => self.import(),
             Some("if" | "for" | "while" | "with" | "class" | "elif" | "else" | "try") => {
@@ -311,6 +328,17 @@ impl Reader<'_> {
             Some(name) if *self.kind(1) == Kind::Sign('.') && is_assigned(self, 3) => {
                 let attribute = self.word(2).map(str::to_owned);
                 self.assign(name, attribute, 4, line)?;
+            }
+            // `name: type = value`
+            Some(name) if *self.kind(1) == Kind::Sign(':') => {
+                self.at += 1;
+                while self.is(':') || self.is('|') {
+                    self.at += 1;
+                    self.primary(0)?;
+                }
+                if is_assigned(self, 0) {
+                    self.assign(name, None, 1, line)?;
+                }
             }
             // `name += ...`
             Some(name)
@@ -340,6 +368,20 @@ impl Reader<'_> {
             self.at += 1;
         }
         self.at += 1;
+        Ok(())
+    }
+
+    /// Reads the defaults of a function's parameters. Callers give another value than None.
+    fn take_parameters(&mut self) -> Result<(), usize> {
+        let items = self.items(0, ')')?;
+        let mut rest = self.tokens.iter().skip(self.at);
+        let len = rest.position(|token| token.at_margin && token.kind != Kind::End);
+        let body = self.at..len.map_or(usize::MAX, |len| self.at + len);
+        for mut item in items.into_iter().filter(|item| !matches!(item.value, Value::None)) {
+            if let Some(name) = item.name.take() {
+                self.python.parameters.entry(name).or_default().push((body.clone(), item));
+            }
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! quotes, continued lines, variables, arrays, `${NAME:-default}` and whole-number arithmetic.
 
 use super::{COPIED, literal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the longest word, words of the longest command or array, and depth of nesting.
 const WORD: usize = 1 << 16;
@@ -18,12 +18,12 @@ pub struct Word {
     pub unread: Option<String>,
 }
 
-/// The commands of a script, in order, none of them empty. None if its variables are used for more
-/// than [`COPIED`] bytes.
-pub fn commands(text: &str) -> Option<Vec<Vec<Word>>> {
+/// The commands of a script, in order, none of them empty, and remarks on their variables. None if
+/// its variables are used for more than [`COPIED`] bytes.
+pub fn commands(text: &str) -> Option<(Vec<Vec<Word>>, BTreeSet<String>)> {
     let mut shell = Shell { chars: text.chars().collect(), line: 1, ..Shell::default() };
     shell.read();
-    (shell.copied <= COPIED).then_some(shell.commands)
+    (shell.copied <= COPIED).then_some((shell.commands, shell.remarks))
 }
 
 /// A value of a command line, as Hydra and `argparse` read it; none for `null`.
@@ -51,8 +51,13 @@ struct Shell {
     word: Option<Word>,
     words: Vec<Word>,
     /// The array that is being written, and the words of the command before it.
-    array: Option<(String, Vec<Word>)>,
+    array: Option<(Word, Vec<Word>)>,
     commands: Vec<Vec<Word>>,
+    remarks: BTreeSet<String>,
+    /// How many `if`, `case` and loops are open.
+    depth: usize,
+    /// Variables that a branch gave another value, and the line.
+    undecided: BTreeMap<String, usize>,
     /// Bytes of variables where they are used.
     copied: usize,
 }
@@ -95,17 +100,17 @@ impl Shell {
                 }
                 '(' => match self.word.take() {
                     Some(word) if self.array.is_none() && word.text.ends_with('=') => {
-                        let name = word.text.trim_end_matches('=').to_owned();
-                        self.array = Some((name, std::mem::take(&mut self.words)));
+                        self.array = Some((word, std::mem::take(&mut self.words)));
                     }
                     _ => self.end_command(),
                 },
                 ')' => {
                     self.end_word();
                     match self.array.take() {
-                        Some((name, before)) => {
+                        Some((word, before)) => {
                             let items = std::mem::replace(&mut self.words, before);
-                            let (name, adds) = assigned(&name);
+                            let (name, adds) = assigned(word.text.trim_end_matches('='));
+                            self.note(name, adds, word.line);
                             let known = self.variables.entry(name.to_owned()).or_default();
                             if !adds {
                                 known.clear();
@@ -150,7 +155,7 @@ impl Shell {
     }
 
     /// Reads a variable, a sum or a command behind a dollar sign.
-    fn expand(&mut self, is_quoted: bool) {
+    fn expand(&mut self, mut is_quoted: bool) {
         let rest: String = self.chars[self.at..].iter().take(2).collect();
         let words = if rest == "((" {
             self.at += 2;
@@ -164,6 +169,7 @@ impl Shell {
         } else if rest.starts_with('{') {
             self.at += 1;
             let text = self.until('}');
+            is_quoted |= text.contains('"');
             self.parameter(&text)
         } else if rest.starts_with(['@', '*']) {
             self.at += 1;
@@ -196,11 +202,19 @@ impl Shell {
 
     /// The words of `${...}`.
     fn parameter(&mut self, text: &str) -> Vec<Word> {
-        let text = text.trim_end_matches("[@]").trim_end_matches("[*]");
+        let text = &*text.replace("[@]", "").replace("[*]", "");
+        // `${A[@]+"${A[@]}"}` is how scripts use an array that may not be set.
+        if let Some((name, own)) = text.split_once('+') {
+            let name = name.trim_end_matches(':');
+            if own.trim_matches('"') == format!("${{{name}}}") {
+                let is_set = self.variables.contains_key(name);
+                return if is_set { self.variable(name) } else { Vec::new() };
+            }
+        }
         match text.split_once(":-").or_else(|| text.split_once('-')) {
             Some((name, default)) if name.chars().all(is_name) => {
                 let set = self.variable(name);
-                let is_set = set.iter().all(|word| word.unread.is_none() && !word.text.is_empty());
+                let is_set = set.iter().any(|word| word.unread.is_none() && !word.text.is_empty());
                 let unread = default.contains('$').then(|| format!("${{{text}}} is not known"));
                 let default = Word { text: default.trim_matches('"').into(), line: 0, unread };
                 if is_set { set } else { vec![default] }
@@ -215,6 +229,10 @@ impl Shell {
         let size = |word: &Word| {
             size_of::<Word>() + word.text.len() + word.unread.as_ref().map_or(0, String::len)
         };
+        if let Some(line) = self.undecided.get(name) {
+            let place = format!("line {line}: {name} is taken from here");
+            self.remarks.insert(format!("{place}, in a branch that may not run"));
+        }
         if let Some(words) = self.variables.get(name) {
             self.copied += words.iter().map(size).sum::<usize>();
             if self.copied <= COPIED {
@@ -277,16 +295,31 @@ impl Shell {
         }
     }
 
+    /// Notes where a branch changes a variable.
+    fn note(&mut self, name: &str, adds: bool, line: usize) {
+        if self.depth > 0 && self.variables.contains_key(name) {
+            self.undecided.insert(name.to_owned(), line);
+        } else if !adds {
+            self.undecided.remove(name);
+        }
+    }
+
     /// Ends a command: sets the variables that it begins with, and keeps what is left.
     fn end_command(&mut self) {
         self.end_word();
         let mut words = std::mem::take(&mut self.words);
-        let is_prefix = |word: &Word| matches!(&*word.text, "export" | "local" | "readonly");
+        let prefixes = ["export", "local", "readonly", "declare", "typeset", "then", "else", "do"];
         while let Some(first) = words.first() {
+            match &*first.text {
+                "if" | "case" | "for" | "while" | "until" => self.depth += 1,
+                "fi" | "esac" | "done" => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
             match first.text.split_once('=') {
                 Some((name, text)) if is_variable(assigned(name).0) => {
                     let value = Word { text: text.to_owned(), ..first.clone() };
                     let (name, adds) = assigned(name);
+                    self.note(name, adds, first.line);
                     let known = self.variables.entry(name.to_owned()).or_default();
                     match known.first_mut().filter(|_| adds) {
                         // In an array the first word grows.
@@ -297,7 +330,7 @@ impl Shell {
                         None => *known = vec![value],
                     }
                 }
-                _ if is_prefix(first) => {}
+                _ if prefixes.contains(&&*first.text) => {}
                 _ => break,
             }
             words.remove(0);
