@@ -26,15 +26,17 @@ pub struct Covariance {
     pub kl: KlEstimator,
     /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
     pub coefficient: f64,
+    /// Weighs KL-Cov's penalty of each token with |A|, its advantage, too, so that the penalty is
+    /// as large beside the policy term of a rare success as beside that of a usual failure.
+    pub by_advantage: bool,
     /// Picks inside each group of this many responses, in the minibatch's order, by the group's own
     /// means; each group gives its fraction, one token at least. The published code does so inside
     /// its micro-batches; set this to reproduce it. Unset: inside the whole minibatch, as the paper
     /// has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
-    /// KL-Cov picks as many tokens at random, whatever their covariance: a control, which tells
-    /// what the choice by covariance adds. (Clip-Cov has its own: a band without bounds.)
-    pub at_random: bool,
+    /// The tokens that KL-Cov picks. (Clip-Cov has a band.)
+    pub pick: Pick,
     /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step
     /// (docs/concepts/entropy.md): a number, a fraction of the entropy that the run begins with, or
     /// a schedule. Unset: nothing is steered.
@@ -52,8 +54,9 @@ impl Default for Covariance {
             high: 5.0,
             kl: KlEstimator::Abs,
             coefficient: 1.0,
+            by_advantage: false,
             scope_responses: None,
-            at_random: false,
+            pick: Pick::Largest,
             target_entropy: None,
             controller: ControllerSettings::default(),
         }
@@ -74,6 +77,23 @@ pub enum Method {
     /// The tokens of largest covariance are penalised for moving away from the policy that sampled
     /// them. The published runs have no ratio clipping beside it: loss = "importance".
     KlCov,
+}
+
+/// The tokens that KL-Cov picks. All but the first are controls, which tell what the choice adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pick {
+    /// The largest covariances, as the paper has it.
+    #[default]
+    Largest,
+    /// The largest covariances among likely tokens of better responses: log pi and A above their
+    /// means.
+    Better,
+    /// The largest covariances among unlikely tokens of worse responses: log pi and A below their
+    /// means.
+    Worse,
+    /// As many tokens drawn from all, whatever their covariance.
+    Random,
 }
 
 impl Method {

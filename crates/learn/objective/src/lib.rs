@@ -70,7 +70,7 @@ pub use aggregation::Aggregation;
 pub use alarms::Alarms;
 pub use catalogue::{About, Kind, catalogue};
 pub use controller::{Controller, ControllerSettings, Steer};
-pub use covariance::{Covariance, Method, Strength};
+pub use covariance::{Covariance, Method, Pick, Strength};
 pub use distillation::{Distillation, SelfTeacher, TeacherDivergence};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};

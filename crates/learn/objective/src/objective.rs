@@ -227,6 +227,9 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
             moved += weight * term.slope.abs();
         } else if is_selected[t] {
             let (estimate, derivative) = settings.covariance.kl.value_and_slope(log_ratios[t]);
+            let scale =
+                if settings.covariance.by_advantage { batch.advantages[t].abs() } else { 1.0 };
+            let coefficient = scale * coefficient;
             value += coefficient * estimate;
             slope += coefficient * derivative;
             acting_slope += coefficient * derivative;

@@ -1,10 +1,9 @@
 //! Covariances of tokens, and the tokens that Clip-Cov and KL-Cov pick by them (arXiv:2505.22617,
 //! section 4).
 
-use crate::covariance::{Covariance, Method};
+use crate::covariance::{Covariance, Method, Pick};
 use crate::objective::Minibatch;
 use isentrope_random::{Draws, Purpose};
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// The coordinates of random draws of tokens: equal coordinates draw equal tokens.
@@ -76,17 +75,13 @@ impl Selection {
         }
         for (number, part) in parts(settings.scope_responses, batch.lengths).into_iter().enumerate()
         {
-            let scores = match settings.scope_responses {
-                None => Cow::from(&all.values),
-                Some(_) => {
-                    Covariances::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()])
-                        .values
-                        .into()
-                }
-            };
+            let own = settings.scope_responses.map(|_| {
+                Covariances::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()])
+            });
+            let scores = own.as_ref().unwrap_or(all);
             let draws = batch.terms.key.draws(number);
             let (eligible, tokens) =
-                pick(settings, fraction, &scores, &silenced[part.clone()], draws);
+                pick(settings, fraction, scores, &silenced[part.clone()], draws);
             selection.eligible += eligible;
             selection.tokens.extend(tokens.into_iter().map(|token| part.start + token));
         }
@@ -111,10 +106,11 @@ fn parts(responses: Option<usize>, lengths: &[usize]) -> Vec<Range<usize>> {
 fn pick(
     settings: &Covariance,
     fraction: f64,
-    covariances: &[f64],
+    scores: &Covariances,
     silenced: &[bool],
     mut draws: Draws,
 ) -> (usize, Vec<usize>) {
+    let covariances = &scores.values;
     let count = count(fraction, covariances.len());
     let all = 0..covariances.len();
     if settings.method == Method::ClipCov {
@@ -122,10 +118,20 @@ fn pick(
         let eligible: Vec<usize> = all.filter(in_band).filter(|&t| !silenced[t]).collect();
         let drawn = draws.choose(eligible.len(), count);
         (eligible.len(), drawn.into_iter().map(|i| eligible[i]).collect())
-    } else if settings.at_random {
+    } else if settings.pick == Pick::Random {
         (all.len(), draws.choose(all.len(), count))
     } else {
-        (all.len(), largest(covariances, all.collect(), count))
+        // A positive covariance has log pi and A on one side of their means.
+        let has_side =
+            |side: f64, t: usize| covariances[t] > 0.0 && side * scores.centred_advantages[t] > 0.0;
+        let eligible: Vec<usize> = all
+            .filter(|&t| match settings.pick {
+                Pick::Better => has_side(1.0, t),
+                Pick::Worse => has_side(-1.0, t),
+                Pick::Largest | Pick::Random => true,
+            })
+            .collect();
+        (eligible.len(), largest(covariances, eligible, count))
     }
 }
 
@@ -149,6 +155,17 @@ fn largest(covariances: &[f64], mut tokens: Vec<usize>, count: usize) -> Vec<usi
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn scores(values: &[f64]) -> Covariances {
+        let none = Vec::new;
+        Covariances {
+            values: values.to_vec(),
+            centred_logprobs: none(),
+            centred_advantages: none(),
+            mean_logprob: 0.0,
+            mean_advantage: 0.0,
+        }
+    }
 
     proptest! {
         #[test]
@@ -177,7 +194,8 @@ mod tests {
             let settings = Covariance { method: Method::ClipCov, ..Default::default() };
             let key = DrawKey { seed, step: 3, update: 1 };
             let n = values.len();
-            let (count, mut tokens) = pick(&settings, fraction, &values, &silent[..n], key.draws(0));
+            let scores = scores(&values);
+            let (count, mut tokens) = pick(&settings, fraction, &scores, &silent[..n], key.draws(0));
             tokens.sort_unstable();
             let eligible = (0..n).filter(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]).count();
             prop_assert_eq!(count, eligible);
@@ -205,7 +223,7 @@ mod tests {
         let mut counts = [0u32; 10];
         for step in 0..6000 {
             let key = DrawKey { seed: 5, step, update: 0 };
-            for t in pick(&settings, 0.2, &values, &[false; 10], key.draws(0)).1 {
+            for t in pick(&settings, 0.2, &scores(&values), &[false; 10], key.draws(0)).1 {
                 counts[t] += 1;
             }
         }
@@ -218,17 +236,40 @@ mod tests {
 
     #[test]
     fn at_random_covariance_has_no_part() {
-        let settings = Covariance { method: Method::KlCov, at_random: true, ..Default::default() };
+        let settings =
+            Covariance { method: Method::KlCov, pick: Pick::Random, ..Default::default() };
         let mut counts = [0u32; 4];
         for step in 0..6000 {
             let key = DrawKey { seed: 5, step, update: 0 };
             let (eligible, tokens) =
-                pick(&settings, 0.5, &[9.0, 0.0, 3.0, -4.0], &[true; 4], key.draws(0));
+                pick(&settings, 0.5, &scores(&[9.0, 0.0, 3.0, -4.0]), &[true; 4], key.draws(0));
             assert_eq!((eligible, tokens.len()), (4, 2));
             tokens.into_iter().for_each(|t| counts[t] += 1);
         }
         // Two of four each time: 3000 +- 5 standard deviations of 39.
         assert!(counts.iter().all(|n| n.abs_diff(3000) < 195), "{counts:?}");
+    }
+
+    #[test]
+    fn each_side_has_its_own_largest_of_positive_covariance() {
+        // Likely and unlikely tokens of a better response, then of a worse one.
+        let scores = Covariances::of(
+            &[-0.5, -0.1, -4.0, -0.2, -3.0, -6.0],
+            &[2.0, 2.0, 2.0, -1.0, -1.0, -1.0],
+        );
+        let picked = |pick_of: Pick, fraction: f64| {
+            let settings =
+                Covariance { method: Method::KlCov, pick: pick_of, ..Default::default() };
+            let (eligible, mut tokens) =
+                pick(&settings, fraction, &scores, &[false; 6], DrawKey::default().draws(0));
+            tokens.sort_unstable();
+            (eligible, tokens)
+        };
+        assert_eq!(picked(Pick::Better, 0.2), (2, vec![1]));
+        assert_eq!(picked(Pick::Better, 1.0), (2, vec![0, 1]), "no more than there are");
+        assert_eq!(picked(Pick::Worse, 0.2), (2, vec![5]));
+        assert_eq!(picked(Pick::Worse, 1.0), (2, vec![4, 5]));
+        assert_eq!(picked(Pick::Largest, 0.5), (6, vec![0, 1, 5]));
     }
 
     #[test]

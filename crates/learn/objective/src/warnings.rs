@@ -2,7 +2,7 @@
 
 use crate::{
     Aggregation, Archer, Estimator, FractionOfInitial, KlEstimator, Loss, Method,
-    ObjectiveSettings, RepoR, TargetEntropy,
+    ObjectiveSettings, Pick, RepoR, TargetEntropy,
 };
 use std::fmt::Display;
 
@@ -92,7 +92,7 @@ impl ObjectiveSettings {
         }
         if covariance.scope_responses == Some(1)
             && covariance.method != Method::None
-            && !covariance.at_random
+            && covariance.pick != Pick::Random
             && self.advantage != Estimator::Prime
             && (!self.has_teacher() || self.has_reverse_kl())
         {
@@ -226,7 +226,12 @@ impl ObjectiveSettings {
             (
                 method == Method::KlCov,
                 "only objective.covariance.method = \"kl-cov\" uses it",
-                vec![coefficient, kl, other("covariance.at_random", covariance.at_random)],
+                vec![
+                    coefficient,
+                    kl,
+                    other("covariance.by_advantage", covariance.by_advantage),
+                    other("covariance.pick", covariance.pick != Pick::Largest),
+                ],
             ),
             (
                 self.repo_target().is_some(),

@@ -33,18 +33,23 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
             ..Methods::default()
         },
     );
-    let covariance =
-        (prop::sample::select(&Method::ALL), 0.01f64..0.6, kl_estimator(), 0.1f64..3.0).prop_map(
-            |(method, fraction, kl, coefficient)| Covariance {
-                method,
-                fraction: Some(fraction),
-                low: -0.5,
-                high: 3.0,
-                kl,
-                coefficient,
-                ..Default::default()
-            },
-        );
+    let covariance = (
+        prop::sample::select(&Method::ALL),
+        0.01f64..0.6,
+        kl_estimator(),
+        0.1f64..3.0,
+        any::<bool>(),
+    )
+        .prop_map(|(method, fraction, kl, coefficient, by_advantage)| Covariance {
+            method,
+            fraction: Some(fraction),
+            low: -0.5,
+            high: 3.0,
+            kl,
+            coefficient,
+            by_advantage,
+            ..Default::default()
+        });
     (
         prop::sample::select(losses),
         prop::sample::select(&Aggregation::ALL),

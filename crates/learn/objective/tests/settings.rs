@@ -51,7 +51,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "covariance": {
             "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
             "scope_responses": 16,
-            "at_random": true,
+            "by_advantage": true, "pick": "worse",
             "target_entropy": { "schedule": [[0.0, 0.6], [100.0, 0.3]] },
             "controller": { "steer": "coefficient", "gain": 10.0, "integral_steps": 20.0, "min": 0.1, "max": 9.0 }
         },
@@ -232,7 +232,8 @@ const WARNED: &str = r#"
 {"covariance": {"method": "kl-cov", "high": 9}} | only objective.covariance.method = "clip-cov"
 {"covariance": {"method": "clip-cov", "coefficient": 2}} | objective.covariance.coefficient = 2 has no effect: only objective.covariance.method = "kl-cov" uses it
 {"covariance": {"method": "clip-cov", "kl": "k2"}} | objective.covariance.kl has no effect
-{"covariance": {"method": "clip-cov", "at_random": true}} | at_random has no effect
+{"covariance": {"method": "clip-cov", "pick": "random"}} | objective.covariance.pick has no effect
+{"covariance": {"method": "clip-cov", "by_advantage": true}} | by_advantage has no effect
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
 {"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set

@@ -271,3 +271,28 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     let share = (4.0 / 6.0) / (4.0 / 6.0 + rest);
     assert!((with.statistics.cov_gradient_share - share).abs() < 1e-12);
 }
+
+#[test]
+fn kl_cov_by_advantage_weighs_its_penalty_with_the_size_of_a() {
+    let mut arrays = on_policy();
+    for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
+        *old += 0.1 * (t as f64 - 2.5);
+    }
+    arrays.advantages = vec![2.5, 2.5, 2.5, -0.5, -0.5, -0.5];
+    let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
+    let plain = objective(&settings, &arrays.minibatch());
+    settings.covariance = Covariance {
+        method: Method::KlCov,
+        fraction: Some(0.34),
+        coefficient: 2.0,
+        by_advantage: true,
+        ..Default::default()
+    };
+    let with = objective(&settings, &arrays.minibatch());
+    assert_eq!(with.selected, [0, 3]);
+    let added: Vec<f64> =
+        with.d_logprobs.iter().zip(&plain.d_logprobs).map(|(a, b)| a - b).collect();
+    for (added, expected) in added.iter().zip([5.0, 0.0, 0.0, -1.0, 0.0, 0.0]) {
+        assert!((added - expected / 6.0).abs() < 1e-12);
+    }
+}
