@@ -132,49 +132,117 @@ fn the_table_of_methods_has_the_numbers_of_its_runs() {
     }
 }
 
-/// The groups of the table at equal entropy, and the page's names of them.
-const AT_EQUAL_ENTROPY: [(&str, &str); 12] = [
-    ("none", "no method"),
-    ("clip-cov", "Clip-Cov"),
-    ("kl-cov", "**KL-Cov**"),
-    ("skywork", "Skywork-OR1's bonus"),
-    ("entropy-bonus", "a bonus that seeks 0.20"),
-    ("repo-r", "REPO-R, zeta up to 1"),
-    ("clip-b", "Clip_B"),
-    ("clip-v", "Clip_V"),
-    ("reference-kl", "reference KL"),
-    ("entropic", "EntroPIC"),
-    ("maxrl", "**MaxRL**"),
-    ("ce-gppo", "CE-GPPO"),
-];
-
-/// The ends that tables at equal entropy show: the metric, what is taken, scale and digits.
-const ENDS: [(&str, &str, f64, i32); 4] = [
+/// The ends that tables of methods show: the metric, what is taken, scale and digits.
+const ENDS: [End; 4] = [
     ("policy/entropy", "last-tenth", 1.0, 3),
     ("eval/countdown/mean@8", "end", 100.0, 1),
     ("eval/countdown/pass@8", "end", 100.0, 1),
     ("eval/countdown/maj@8", "end", 100.0, 1),
 ];
 
-/// The page's table at equal entropy has the numbers that the program computes, group by group.
+type End = (&'static str, &'static str, f64, i32);
+
+/// The first cells of a table's rows, and the groups of each. Cells of several groups have their
+/// values, of one group mostly an interval, too.
+type Rows = &'static [(&'static str, &'static [&'static str])];
+
+const METHODS: Rows = &[
+    ("grpo", &["grpo"]),
+    ("no-clipping", &["no-clipping"]),
+    ("clip-higher", &["clip-higher"]),
+    ("clip-cov", &["clip-cov"]),
+    ("kl-cov", &["kl-cov"]),
+    ("reference-kl", &["reference-kl"]),
+];
+
+const STRENGTHS: Rows = &[
+    ("grpo", &["grpo"]),
+    ("Clip-Cov 0.005, 0.02, 0.05", &["clip-cov-0.005", "clip-cov-0.02", "clip-cov-0.05"]),
+    (
+        "KL-Cov 0.02 by 1, 0.1 by 1, 0.1 by 5",
+        &["kl-cov-0.02-by-1", "kl-cov-0.1-by-1", "kl-cov-0.1-by-5"],
+    ),
+    (
+        "bonus 0.003, 0.01, 0.03",
+        &["entropy-bonus-0.003", "entropy-bonus-0.01", "entropy-bonus-0.03"],
+    ),
+    (
+        "reference KL 0.01, 0.05, 0.2",
+        &["reference-kl-0.01", "reference-kl-0.05", "reference-kl-0.2"],
+    ),
+];
+
+const AT_EQUAL_ENTROPY: Rows = &[
+    ("no method", &["none"]),
+    ("Clip-Cov", &["clip-cov"]),
+    ("**KL-Cov**", &["kl-cov"]),
+    ("Skywork-OR1's bonus", &["skywork"]),
+    ("a bonus that seeks 0.20", &["entropy-bonus"]),
+    ("REPO-R, zeta up to 1", &["repo-r"]),
+    ("Clip_B", &["clip-b"]),
+    ("Clip_V", &["clip-v"]),
+    ("reference KL", &["reference-kl"]),
+    ("EntroPIC", &["entropic"]),
+    ("**MaxRL**", &["maxrl"]),
+    ("CE-GPPO", &["ce-gppo"]),
+];
+
+const MICRO_BATCHES: Rows = &[
+    ("the minibatch of 128 responses", &["kl-cov"]),
+    ("each 16 responses", &["kl-cov-of-16"]),
+    ("each 1, by rounding", &["kl-cov-of-1"]),
+    ("the minibatch; k2 for abs", &["kl-cov-by-k2"]),
+    ("the minibatch; k3", &["kl-cov-by-k3"]),
+    ("the minibatch; k1: four of five runs at 0 %", &["kl-cov-by-k1"]),
+];
+
+const ADAPTERS: Rows = &[
+    ("all weights", &["all"]),
+    ("rank 1", &["rank-1"]),
+    ("rank 8", &["rank-8"]),
+    ("rank 64", &["rank-64"]),
+];
+
+/// The page's tables of methods have the numbers that the program computes, group by group.
 #[test]
-fn the_table_at_equal_entropy_has_the_numbers_of_its_runs() {
-    let rows = rows_of("docs/paper/results.md", "| 0.20 nats, six seeds |");
-    let json = seeds_of("countdown-equal-entropy", "");
-    assert_eq!(rows.len(), json["groups"].as_array().unwrap().len());
-    for (place, row) in rows.iter().enumerate() {
-        assert_eq!(json["groups"][place]["seeds"].as_array().unwrap().len(), 6, "{row:?}");
-        assert_eq!(row.len(), ENDS.len() + 1, "{row:?}");
-        let group = json["groups"][place]["name"].as_str().unwrap();
-        assert_eq!((group, &*row[0]), AT_EQUAL_ENTROPY[place]);
-        for (cell, (metric, taken, scale, digits)) in row[1..].iter().zip(ENDS) {
-            let of = mean_of(&json, place, metric, taken);
-            let known = [&of["value"], &of["interval"][0], &of["interval"][1]];
-            let shown: Vec<&str> = cell.split([' ', '[', ',', ']']).collect();
-            let shown: Vec<&str> = shown.into_iter().filter(|word| !word.is_empty()).collect();
-            assert_eq!(shown.len(), known.len(), "{row:?}");
-            for (shown, known) in shown.into_iter().zip(known) {
-                assert_shown(shown, known, scale, digits);
+fn tables_of_ends_have_the_numbers_of_their_runs() {
+    let [held, mean, pass, maj] = ENDS;
+    let last = ("eval/countdown/entropy", "end", 1.0, 3);
+    for (head, table, seeds, groups, columns) in [
+        ("| six seeds |", "methods", 6, METHODS, &[last, mean, pass, maj][..]),
+        ("| five seeds, 200 steps |", "strength", 5, STRENGTHS, &[last, mean, pass, maj]),
+        (
+            "| 0.20 nats, six seeds |",
+            "equal-entropy",
+            6,
+            AT_EQUAL_ENTROPY,
+            &[held, mean, pass, maj],
+        ),
+        ("| picked inside; divergence |", "published-code", 5, MICRO_BATCHES, &[last, mean, maj]),
+        ("| five seeds |", "lora-ranks", 5, ADAPTERS, &[held, mean, pass, maj]),
+    ] {
+        let rows = rows_of("docs/paper/results.md", head);
+        let json = seeds_of(&format!("countdown-{table}"), "");
+        assert_eq!(rows.len(), groups.len(), "{head}");
+        for (row, (label, groups)) in rows.iter().zip(groups) {
+            assert_eq!(row[0], *label, "{head}");
+            assert!(row.len() > columns.len(), "{row:?}");
+            for (cell, (metric, taken, scale, digits)) in row[1..].iter().zip(columns) {
+                let ends = groups.iter().map(|group| mean_of(&json, group, metric, taken));
+                let count = |of: &Value| of["runs"].as_array().map(Vec::len);
+                assert!(ends.clone().all(|of| count(of) == Some(seeds)), "{row:?}");
+                let known: Vec<&Value> = match cell.contains('[') {
+                    true => ends
+                        .flat_map(|of| [&of["value"], &of["interval"][0], &of["interval"][1]])
+                        .collect(),
+                    false => ends.map(|of| &of["value"]).collect(),
+                };
+                let shown = cell.split([' ', '[', ',', ']']).filter(|word| !word.is_empty());
+                let shown: Vec<&str> = shown.collect();
+                assert_eq!(shown.len(), known.len(), "{row:?}");
+                for (shown, known) in shown.into_iter().zip(known) {
+                    assert_shown(shown, known, *scale, *digits);
+                }
             }
         }
     }
@@ -186,7 +254,6 @@ fn the_table_at_equal_entropy_has_the_numbers_of_its_runs() {
 fn the_table_of_trials_has_the_numbers_of_its_runs() {
     let rows = rows_of("docs/concepts/which-method.md", "| one run each |");
     let json = seeds_of("countdown-equal-entropy-trials", "");
-    let groups = json["groups"].as_array().unwrap();
     let mut seen = 0;
     for row in &rows {
         assert_eq!(row.len(), ENDS.len() + 2, "{row:?}");
@@ -196,18 +263,16 @@ fn the_table_of_trials_has_the_numbers_of_its_runs() {
                 "" => row[0].clone(),
                 strength => format!("{}-{strength}", row[0]),
             };
-            let place = groups.iter().position(|group| group["name"] == *name);
-            let place = place.unwrap_or_else(|| panic!("{name} is no trial"));
             for (cell, (metric, taken, scale, digits)) in row[2..].iter().zip(ENDS) {
                 let shown: Vec<&str> = cell.split(", ").collect();
                 assert_eq!(shown.len(), strengths.len(), "{row:?}");
-                let known = &mean_of(&json, place, metric, taken)["value"];
+                let known = &mean_of(&json, &name, metric, taken)["value"];
                 assert_shown(shown[number], known, scale, digits);
             }
             seen += 1;
         }
     }
-    assert_eq!(seen, groups.len());
+    assert_eq!(seen, json["groups"].as_array().unwrap().len());
 }
 
 /// The cells of the table in a page that begins with this head.
@@ -231,7 +296,10 @@ fn seeds_of(table: &str, options: &str) -> Value {
 }
 
 /// A group's mean of a metric.
-fn mean_of<'a>(json: &'a Value, place: usize, metric: &str, taken: &str) -> &'a Value {
+fn mean_of<'a>(json: &'a Value, group: &str, metric: &str, taken: &str) -> &'a Value {
+    let groups = json["groups"].as_array().unwrap();
+    let place = groups.iter().position(|of| of["name"] == *group);
+    let place = place.unwrap_or_else(|| panic!("the table has no {group}"));
     let is_its = |of: &&Value| of["measure"]["metric"] == metric && of["measure"]["taken"] == taken;
     let of = json["rows"].as_array().unwrap().iter().find(is_its).unwrap();
     &of["means"][place]
