@@ -335,6 +335,17 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Why a term with this switch is not taken over.
+    fn why_off(&self, switch: &str) -> String {
+        let is_unread = self.find(switch).is_some_and(|i| self.settings[i].unread.is_some());
+        let name = last(switch);
+        match self.is_on(switch) {
+            true => "its weight is 0".into(),
+            false if is_unread => format!("{name} is not known, so it is taken to be off"),
+            false => format!("{name} is off"),
+        }
+    }
+
     /// Sets `run.steps` from passes over the data, `per_step` rows at a time.
     fn put_epochs(&mut self, name: &str, per_step: i64) {
         let Some(epochs) = self.number(name) else { return };

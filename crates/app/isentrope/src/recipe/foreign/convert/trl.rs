@@ -12,8 +12,8 @@ impl Draft<'_> {
         self.put_data(if is_sft { "sft.eval_files" } else { "eval.files" });
         if is_sft && self.is_on("packing") {
             let reason = "there a row of a batch is as many examples as max_length tokens hold: \
-                          multiply sft.batch by their number, and divide run.steps by it unless \
-                          max_steps is set";
+                          multiply sft.batch by their number; steps that epochs make fall by as \
+                          much";
             self.remark("packing = true", reason);
             self.done(&["packing"]);
         }

@@ -46,15 +46,11 @@ impl Draft<'_> {
             self.without_effect(&["clip_ratio"], "clip_ratio_low and clip_ratio_high are set");
         }
         // The divergence from the reference, in the loss or in the reward.
-        let is_on = self.is_on("actor.use_kl_loss");
-        let is_in_loss = is_on && self.number("kl_loss_coef") != Some(0.0);
+        let is_in_loss =
+            self.is_on("actor.use_kl_loss") && self.number("kl_loss_coef") != Some(0.0);
         if !is_in_loss {
-            let reason = match self.find("actor.use_kl_loss").map(|i| &self.settings[i].unread) {
-                Some(Some(_)) => "use_kl_loss is not known, so it is taken to be off",
-                _ if is_on => "its weight is 0",
-                _ => "use_kl_loss is off",
-            };
-            self.without_effect(&["kl_loss_coef", "kl_loss_type"], reason);
+            let reason = self.why_off("actor.use_kl_loss");
+            self.without_effect(&["kl_loss_coef", "kl_loss_type"], &reason);
         }
         let is_in_reward = self.is_on("use_kl_in_reward") && self.number("kl_coef") != Some(0.0);
         if is_in_reward && is_in_loss {
@@ -67,10 +63,8 @@ impl Draft<'_> {
                 self.put("objective.reference_kl.coefficient", value, "kl_coef", comment);
             }
         } else {
-            self.without_effect(
-                &["kl_coef", "kl_penalty", "kl_ctrl.type"],
-                "use_kl_in_reward is off",
-            );
+            let reason = self.why_off("use_kl_in_reward");
+            self.without_effect(&["kl_coef", "kl_penalty", "kl_ctrl.type"], &reason);
         }
         self.done(&["use_kl_loss", "use_kl_in_reward", "kl_coef"]);
         if self.text("norm_adv_by_std_in_grpo").as_deref() == Some("false")

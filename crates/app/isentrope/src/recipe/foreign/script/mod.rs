@@ -7,7 +7,7 @@ mod tests;
 
 use anyhow::{Result, anyhow, bail};
 use python::{Argument, Call, Python, Value};
-use shell::Word;
+use shell::{Command, Word};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
@@ -67,10 +67,10 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         })?;
         return trl(&python, path);
     }
-    let (commands, remarks) = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
+    let commands = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
     let mut found: Vec<_> = commands
         .iter()
-        .filter_map(|words| Some((words[0].line, command_line(words)?)))
+        .filter_map(|command| Some((command.words[0].line, command_line(command)?)))
         .filter(|(_, script)| !script.settings.is_empty() || !script.remarks.is_empty())
         .collect();
     // A script may run `trl sft` before `trl grpo`: the command with most settings counts.
@@ -85,7 +85,6 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
     for (line, _) in found {
         script.remarks.push(format!("line {line}: another command that trains is not read"));
     }
-    script.remarks.extend(remarks);
     Ok(script)
 }
 
@@ -103,7 +102,7 @@ fn literal(word: &str) -> Option<toml::Value> {
 }
 
 /// The settings of a command that trains: `trl NAME`, `-m MODULE.NAME` or `DIR/NAME.py`.
-fn command_line(words: &[Word]) -> Option<Script> {
+fn command_line(Command { words, doubts }: &Command) -> Option<Script> {
     let trainer = |i: usize| {
         let word = Path::new(&words[i].text);
         let before = i.checked_sub(1).map(|i| Path::new(&words[i].text).file_name());
@@ -122,15 +121,17 @@ fn command_line(words: &[Word]) -> Option<Script> {
         }
     };
     let (start, trainer) = (0..words.len()).find_map(|i| Some((i, trainer(i)?)))?;
-    if trainer == Trainer::Verl {
-        let mut script = Script::new(trainer);
-        words[start + 1..].iter().for_each(|word| script.take_override(word));
-        return Some(script);
-    }
     let mut script = Script::new(trainer);
-    // `accelerate launch --num_processes 8` stands before the script.
-    script.take_flags(&words[..start], |name| name == "num_processes");
-    script.take_flags(&words[start + 1..], |_| true);
+    if trainer == Trainer::Verl {
+        words[start + 1..].iter().for_each(|word| script.take_override(word));
+    } else {
+        // `accelerate launch --num_processes 8` stands before the script.
+        script.take_flags(&words[..start], |name| name == "num_processes");
+        script.take_flags(&words[start + 1..], |_| true);
+    }
+    script.remarks.extend(doubts.iter().map(|(line, name)| {
+        format!("line {line}: {name} is taken from here, in a branch that may not run")
+    }));
     Some(script)
 }
 
@@ -184,6 +185,14 @@ impl Script {
             let mut values: Vec<&Word> = Vec::new();
             while let Some(value) = rest.next_if(|word| !word.text.starts_with("--")) {
                 values.push(value);
+            }
+            // An unknown word behind a value may be other flags.
+            while values.len() + usize::from(inline.is_some()) > 1
+                && let Some(word) = values.pop_if(|word| word.text.is_empty())
+            {
+                if is_taken(&name) {
+                    self.remark_unread(word);
+                }
             }
             let mut texts: Vec<_> = inline.into_iter().collect();
             texts.extend(values.iter().map(|word| &*word.text));
@@ -435,15 +444,16 @@ impl Script {
             }
             files => files,
         };
-        let is_of_dir = call.argument(usize::MAX, "data_dir").is_some();
+        let dir = call.argument(2, "data_dir");
+        let is_of_dir = dir.is_some_and(|dir| !matches!(dir.value, Value::None));
         let location = || {
-            let id = id.filter(|_| !is_of_dir)?;
+            let id = id?;
             let parts = [Some(id.clone()), config, split];
             let place = parts.into_iter().flatten().collect::<Vec<_>>().join(":");
             // A name without an owner could be a file's.
             Some(toml::Value::String(if id.contains('/') { place } else { format!("hf:{place}") }))
         };
-        let found = files.or_else(location);
+        let found = files.or_else(location).filter(|_| !is_of_dir);
         let reason =
             if is_of_dir { "data_dir is not read" } else { "it is computed by the script" };
         let unread = found.is_none().then(|| format!("line {line}: {reason}"));

@@ -77,8 +77,8 @@ pub struct Python {
     /// Whether importing the file would run more than definitions.
     pub runs_on_import: bool,
     variables: BTreeMap<String, Vec<Assignment>>,
-    /// Parameters of functions at the left margin, with the places of the function's body.
-    parameters: BTreeMap<String, Vec<(Range<usize>, Argument)>>,
+    /// Parameters of functions at the left margin, with the places of each function's body.
+    parameters: BTreeMap<String, Vec<Range<usize>>>,
 }
 
 impl Python {
@@ -91,20 +91,15 @@ impl Python {
     /// The value that a name has at a place, if the script assigned one, and the lines of the
     /// assignments that could have given it, last first.
     pub fn assigned(&self, name: &str, at: usize) -> Option<(&Value, Vec<usize>)> {
-        let own = || self.before(name, at).iter().filter(|one| one.value.name.is_none());
-        let last = own().next_back();
+        // A parameter has its caller's value, until the function's body assigns another.
+        let bodies = self.parameters.get(name).map_or(&[][..], |all| all);
+        let body = bodies[..bodies.partition_point(|body| body.start <= at)].last();
+        let start = body.filter(|body| body.contains(&at)).map_or(0, |body| body.start);
+        let is_own = |one: &&Assignment| one.value.name.is_none() && one.end > start;
+        let own = || self.before(name, at).iter().filter(is_own);
+        let value = &own().next_back()?.value.value;
         let lines = own().rev().filter(|one| !one.is_change).map(|one| one.value.line);
-        // A parameter hides what was assigned before its function.
-        let parameter = self
-            .parameters
-            .get(name)
-            .and_then(|all| all[..all.partition_point(|(body, _)| body.start <= at)].last());
-        let parameter = parameter.filter(|(body, _)| {
-            body.contains(&at) && last.is_none_or(|last| last.end <= body.start)
-        });
-        let own_line = parameter.map(|(_, one)| one.line);
-        let one = parameter.map(|(_, one)| one).or(last.map(|last| &last.value))?;
-        Some((&one.value, own_line.into_iter().chain(lines).take(LINES).collect()))
+        Some((value, lines.take(LINES).collect()))
     }
 
     /// Whether a call is one of peft's, or of a function that stands for one of them.
@@ -146,7 +141,7 @@ impl Python {
 /// The line of a text or a bracket that does not end, or nests too deeply.
 pub fn read(text: &str) -> Result<Python, usize> {
     let tokens = tokens(text)?;
-    let mut reader = Reader { tokens: &tokens, at: 0, python: Python::default() };
+    let mut reader = Reader { tokens: &tokens, at: 0, class_end: 0, python: Python::default() };
     while reader.at < tokens.len() {
         reader.statement()?;
     }
@@ -281,6 +276,8 @@ fn string(
 struct Reader<'a> {
     tokens: &'a [Token],
     at: usize,
+    /// The place behind the latest class.
+    class_end: usize,
     python: Python,
 }
 
@@ -315,11 +312,15 @@ impl Reader<'_> {
                 self.python.functions.insert(name, line);
                 self.at += 2;
                 if at_margin && self.is('(') {
-                    self.take_parameters()?;
+                    self.take_parameters();
                 }
             }
             Some("from") => self.import(),
             Some("if" | "for" | "while" | "with" | "class" | "elif" | "else" | "try") => {
+                if first.as_deref() == Some("class") && at_margin {
+                    self.at += 1;
+                    self.class_end = self.body_end();
+                }
                 self.skip_head();
                 return Ok(());
             }
@@ -329,8 +330,8 @@ impl Reader<'_> {
                 let attribute = self.word(2).map(str::to_owned);
                 self.assign(name, attribute, 4, line)?;
             }
-            // `name: type = value`
-            Some(name) if *self.kind(1) == Kind::Sign(':') => {
+            // `name: type = value`; in a class it is a field.
+            Some(name) if self.at >= self.class_end && *self.kind(1) == Kind::Sign(':') => {
                 self.at += 1;
                 while self.is(':') || self.is('|') {
                     self.at += 1;
@@ -371,18 +372,33 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the defaults of a function's parameters. Callers give another value than None.
-    fn take_parameters(&mut self) -> Result<(), usize> {
-        let items = self.items(0, ')')?;
-        let mut rest = self.tokens.iter().skip(self.at);
-        let len = rest.position(|token| token.at_margin && token.kind != Kind::End);
-        let body = self.at..len.map_or(usize::MAX, |len| self.at + len);
-        for mut item in items.into_iter().filter(|item| !matches!(item.value, Value::None)) {
-            if let Some(name) = item.name.take() {
-                self.python.parameters.entry(name).or_default().push((body.clone(), item));
+    /// Takes the names of a function's parameters, and where its body is.
+    fn take_parameters(&mut self) {
+        let (mut open, mut is_name, mut names) = (0, false, Vec::new());
+        while *self.kind(0) != Kind::End {
+            match self.kind(0) {
+                Kind::Sign('(' | '[' | '{') => open += 1,
+                Kind::Sign(')' | ']' | '}') => open -= 1,
+                Kind::Word(name) if open == 1 && is_name => names.push(name.clone()),
+                _ => {}
+            }
+            is_name = is_name && self.is('*') || matches!(self.kind(0), Kind::Sign('(' | ','));
+            self.at += 1;
+            if open == 0 {
+                break;
             }
         }
-        Ok(())
+        let body = self.at..self.body_end();
+        for name in names {
+            self.python.parameters.entry(name).or_default().push(body.clone());
+        }
+    }
+
+    /// The end of the body of a function or a class at the left margin.
+    fn body_end(&self) -> usize {
+        let mut rest = self.tokens.iter().skip(self.at);
+        let len = rest.position(|token| token.at_margin && token.kind != Kind::End);
+        len.map_or(usize::MAX, |len| self.at + len)
     }
 
     /// Skips `if ...:` and its like, up to the body, which may stand on the same line.

@@ -18,12 +18,22 @@ pub struct Word {
     pub unread: Option<String>,
 }
 
-/// The commands of a script, in order, none of them empty, and remarks on their variables. None if
-/// its variables are used for more than [`COPIED`] bytes.
-pub fn commands(text: &str) -> Option<(Vec<Vec<Word>>, BTreeSet<String>)> {
+/// Lines that may not run, since they stand in a branch, each with the variable that it sets.
+pub type Doubts = BTreeSet<(usize, String)>;
+
+/// A command, which has words.
+pub struct Command {
+    pub words: Vec<Word>,
+    /// Doubts about its variables' values.
+    pub doubts: Doubts,
+}
+
+/// The commands of a script, in order. None if its variables are used for more than [`COPIED`]
+/// bytes.
+pub fn commands(text: &str) -> Option<Vec<Command>> {
     let mut shell = Shell { chars: text.chars().collect(), line: 1, ..Shell::default() };
     shell.read();
-    (shell.copied <= COPIED).then_some((shell.commands, shell.remarks))
+    (shell.copied <= COPIED).then_some(shell.commands)
 }
 
 /// A value of a command line, as Hydra and `argparse` read it; none for `null`.
@@ -43,21 +53,28 @@ pub fn value(text: &str) -> Option<toml::Value> {
 }
 
 #[derive(Default)]
+struct Variable {
+    words: Vec<Word>,
+    doubts: Doubts,
+}
+
+#[derive(Default)]
 struct Shell {
     chars: Vec<char>,
     at: usize,
     line: usize,
-    variables: BTreeMap<String, Vec<Word>>,
+    variables: BTreeMap<String, Variable>,
     word: Option<Word>,
     words: Vec<Word>,
     /// The array that is being written, and the words of the command before it.
     array: Option<(Word, Vec<Word>)>,
-    commands: Vec<Vec<Word>>,
-    remarks: BTreeSet<String>,
-    /// How many `if`, `case` and loops are open.
+    commands: Vec<Command>,
+    /// Doubts about the variables that this command has used.
+    doubts: Doubts,
+    /// How many `if`, `case`, loops and `{` are open.
     depth: usize,
-    /// Variables that a branch gave another value, and the line.
-    undecided: BTreeMap<String, usize>,
+    /// Whether this command stands behind another and `&&` or `||`.
+    is_chained: bool,
     /// Bytes of variables where they are used.
     copied: usize,
 }
@@ -110,22 +127,40 @@ impl Shell {
                         Some((word, before)) => {
                             let items = std::mem::replace(&mut self.words, before);
                             let (name, adds) = assigned(word.text.trim_end_matches('='));
-                            self.note(name, adds, word.line);
-                            let known = self.variables.entry(name.to_owned()).or_default();
+                            let variable = self.assign(name, adds, word.line);
                             if !adds {
-                                known.clear();
+                                variable.words.clear();
                             }
-                            known.extend(items);
+                            variable.words.extend(items);
                         }
                         None => self.end_command(),
                     }
                 }
                 '\n' if self.array.is_some() => self.end_word(),
-                '\n' | ';' | '|' | '&' => self.end_command(),
-                '<' | '>' => {
-                    self.word = None; // the number of a stream
-                    while self.peek().is_some_and(|c| !matches!(c, '\n' | ';' | '|')) {
+                '\n' | ';' | '|' | '&' => {
+                    let is_blank = self.word.is_none() && self.words.is_empty();
+                    let before = self.commands.len();
+                    self.end_command();
+                    if matches!(c, '|' | '&') && self.peek() == Some(c) {
                         self.at += 1;
+                        self.is_chained |= self.commands.len() > before;
+                    } else {
+                        // The next line goes on behind `&&`.
+                        self.is_chained &= c == '\n' && is_blank;
+                    }
+                }
+                '<' | '>' => {
+                    let digits = |word: &Word| word.text.bytes().all(|b| b.is_ascii_digit());
+                    match self.word.as_ref().is_some_and(digits) {
+                        true => self.word = None, // the number of a stream
+                        false => self.end_word(),
+                    }
+                    while self.peek().is_some_and(|c| !matches!(c, '\n' | ';' | '|'))
+                        && !self.chars[self.at..].starts_with(&['&', '&'])
+                    {
+                        if self.next() == Some('\\') {
+                            self.next(); // a line that goes on
+                        }
                     }
                 }
                 c if c.is_whitespace() => self.end_word(),
@@ -169,8 +204,9 @@ impl Shell {
         } else if rest.starts_with('{') {
             self.at += 1;
             let text = self.until('}');
-            is_quoted |= text.contains('"');
-            self.parameter(&text)
+            let (words, has_quotes) = self.parameter(&text);
+            is_quoted |= has_quotes;
+            words
         } else if rest.starts_with(['@', '*']) {
             self.at += 1;
             Vec::new()
@@ -200,15 +236,16 @@ impl Shell {
         }
     }
 
-    /// The words of `${...}`.
-    fn parameter(&mut self, text: &str) -> Vec<Word> {
+    /// The words of `${...}`, and whether they stand in quotes of their own.
+    fn parameter(&mut self, text: &str) -> (Vec<Word>, bool) {
         let text = &*text.replace("[@]", "").replace("[*]", "");
         // `${A[@]+"${A[@]}"}` is how scripts use an array that may not be set.
         if let Some((name, own)) = text.split_once('+') {
             let name = name.trim_end_matches(':');
             if own.trim_matches('"') == format!("${{{name}}}") {
                 let is_set = self.variables.contains_key(name);
-                return if is_set { self.variable(name) } else { Vec::new() };
+                let words = if is_set { self.variable(name) } else { Vec::new() };
+                return (words, own.starts_with('"'));
             }
         }
         match text.split_once(":-").or_else(|| text.split_once('-')) {
@@ -216,26 +253,26 @@ impl Shell {
                 let set = self.variable(name);
                 let is_set = set.iter().any(|word| word.unread.is_none() && !word.text.is_empty());
                 let unread = default.contains('$').then(|| format!("${{{text}}} is not known"));
-                let default = Word { text: default.trim_matches('"').into(), line: 0, unread };
-                if is_set { set } else { vec![default] }
+                let text = default.trim_matches('"').to_owned();
+                let word = Word { text, unread, ..Word::default() };
+                if is_set { (set, false) } else { (vec![word], default.starts_with('"')) }
             }
-            _ => self.variable(text),
+            _ => (self.variable(text), false),
         }
     }
 
     /// The words of a variable of the script. One of the environment is not read: it may be secret,
     /// and another machine has another one.
     fn variable(&mut self, name: &str) -> Vec<Word> {
-        let size = |word: &Word| {
+        let of_word = |word: &Word| {
             size_of::<Word>() + word.text.len() + word.unread.as_ref().map_or(0, String::len)
         };
-        if let Some(line) = self.undecided.get(name) {
-            let place = format!("line {line}: {name} is taken from here");
-            self.remarks.insert(format!("{place}, in a branch that may not run"));
-        }
-        if let Some(words) = self.variables.get(name) {
-            self.copied += words.iter().map(size).sum::<usize>();
+        let of_doubt = |(_, name): &(usize, String)| size_of::<(usize, String)>() + name.len();
+        if let Some(Variable { words, doubts }) = self.variables.get(name) {
+            self.copied += words.iter().map(of_word).sum::<usize>();
+            self.copied += doubts.iter().map(of_doubt).sum::<usize>();
             if self.copied <= COPIED {
+                self.doubts.extend(doubts.iter().cloned());
                 return words.clone();
             }
         }
@@ -295,32 +332,36 @@ impl Shell {
         }
     }
 
-    /// Notes where a branch changes a variable.
-    fn note(&mut self, name: &str, adds: bool, line: usize) {
-        if self.depth > 0 && self.variables.contains_key(name) {
-            self.undecided.insert(name.to_owned(), line);
-        } else if !adds {
-            self.undecided.remove(name);
+    /// The variable that is assigned now, whose words are to be set or grown.
+    fn assign(&mut self, name: &str, adds: bool, line: usize) -> &mut Variable {
+        let variable = self.variables.entry(name.to_owned()).or_default();
+        if !adds {
+            variable.doubts.clear();
         }
+        variable.doubts.extend(self.doubts.iter().cloned());
+        if self.depth > 0 || self.is_chained {
+            variable.doubts.insert((line, name.to_owned()));
+        }
+        variable
     }
 
     /// Ends a command: sets the variables that it begins with, and keeps what is left.
     fn end_command(&mut self) {
         self.end_word();
         let mut words = std::mem::take(&mut self.words);
-        let prefixes = ["export", "local", "readonly", "declare", "typeset", "then", "else", "do"];
+        let prefixes =
+            ["export", "local", "readonly", "declare", "typeset", "then", "else", "do", "{"];
         while let Some(first) = words.first() {
             match &*first.text {
-                "if" | "case" | "for" | "while" | "until" => self.depth += 1,
-                "fi" | "esac" | "done" => self.depth = self.depth.saturating_sub(1),
+                "if" | "case" | "for" | "while" | "until" | "{" => self.depth += 1,
+                "fi" | "esac" | "done" | "}" => self.depth = self.depth.saturating_sub(1),
                 _ => {}
             }
             match first.text.split_once('=') {
                 Some((name, text)) if is_variable(assigned(name).0) => {
-                    let value = Word { text: text.to_owned(), ..first.clone() };
                     let (name, adds) = assigned(name);
-                    self.note(name, adds, first.line);
-                    let known = self.variables.entry(name.to_owned()).or_default();
+                    let value = Word { text: text.to_owned(), ..first.clone() };
+                    let known = &mut self.assign(name, adds, first.line).words;
                     match known.first_mut().filter(|_| adds) {
                         // In an array the first word grows.
                         Some(before) => {
@@ -335,8 +376,9 @@ impl Shell {
             }
             words.remove(0);
         }
+        let doubts = std::mem::take(&mut self.doubts);
         if !words.is_empty() {
-            self.commands.push(words);
+            self.commands.push(Command { words, doubts });
         }
     }
 }

@@ -8,12 +8,12 @@ fn cases(name: &str) -> Vec<[String; 2]> {
 #[test]
 fn words_are_what_a_shell_makes_of_them() {
     for [script, expected] in cases("words") {
-        let (commands, _) = shell::commands(&script).unwrap();
+        let commands = shell::commands(&script).unwrap();
         let shown = |word: &Word| match &word.unread {
             Some(reason) => format!("{} ({reason})", word.text),
             None => word.text.clone(),
         };
-        let words: Vec<String> = commands.last().unwrap().iter().map(shown).collect();
+        let words: Vec<String> = commands.last().unwrap().words.iter().map(shown).collect();
         assert_eq!(words.join("|"), expected, "{script}");
     }
 }
