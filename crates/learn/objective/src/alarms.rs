@@ -151,9 +151,10 @@ impl Alarms {
                  objective.covariance.method = \"clip-cov\"."
                     .to_owned()
             }
-            _ => "the picked tokens had no gradient to change: their advantages or log-ratios are \
-                  0. Check that rewards differ within groups (cov/max) and raise \
-                  objective.covariance.fraction."
+            _ => "no token was picked, or the picked ones had no gradient to change: their \
+                  advantages or log-ratios are 0. Check that rewards differ within groups \
+                  (cov/max), and raise objective.covariance.fraction or take another \
+                  objective.covariance.pick."
                 .into(),
         };
         format!(

@@ -70,7 +70,8 @@ const OTHERS: [About; 10] = [
     About {
         name: "KL-Cov",
         kind: Kind::Term,
-        equation: "+ coefficient kl(log rho) for the fraction of the tokens with the largest Cov",
+        equation: "+ coefficient kl(log rho), by_advantage times |A|, for the fraction of the \
+                   tokens with the largest Cov, or what pick says",
         source: "arXiv:2505.22617, section 4",
         setting: "objective.covariance.method = \"kl-cov\"",
         cost: FREE,

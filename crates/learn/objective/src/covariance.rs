@@ -35,7 +35,7 @@ pub struct Covariance {
     /// has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
-    /// The tokens that KL-Cov picks. (Clip-Cov has a band.)
+    /// The tokens that KL-Cov picks. (Clip-Cov has a band.) The sides not with `target_entropy`.
     pub pick: Pick,
     /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step
     /// (docs/concepts/entropy.md): a number, a fraction of the entropy that the run begins with, or
@@ -87,13 +87,19 @@ pub enum Pick {
     #[default]
     Largest,
     /// The largest covariances among likely tokens of better responses: log pi and A above their
-    /// means.
+    /// means. Fewer than `fraction` of all tokens, where the side has fewer.
     Better,
     /// The largest covariances among unlikely tokens of worse responses: log pi and A below their
-    /// means.
+    /// means. Fewer likewise.
     Worse,
     /// As many tokens drawn from all, whatever their covariance.
     Random,
+}
+
+impl Pick {
+    pub(crate) fn is_side(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
+    }
 }
 
 impl Method {
@@ -152,6 +158,14 @@ impl Covariance {
                 "the controller counts the tokens of whole minibatches, and \
                  objective.covariance.scope_responses picks inside parts of them; leave one of the \
                  two out",
+            );
+        }
+        if self.pick.is_side() {
+            return refuse(
+                key,
+                target,
+                "the side that objective.covariance.pick names may have too few tokens to hold it; \
+                 leave one of the two out",
             );
         }
         if self.method == Method::KlCov && self.kl == KlEstimator::K1 {

@@ -99,9 +99,22 @@ impl ObjectiveSettings {
             warnings.push(
                 "objective.covariance.scope_responses = 1: all tokens of a response have one \
                  advantage, so that within it every covariance is 0: kl-cov picks any tokens then, \
-                 and clip-cov none."
+                 or none of a side, and clip-cov none."
                     .into(),
             );
+        }
+        if covariance.method == Method::KlCov
+            && self.advantage == Estimator::Distill
+            && self.has_reverse_kl()
+        {
+            let keys =
+                [("pick", covariance.pick.is_side()), ("by_advantage", covariance.by_advantage)];
+            warnings.extend(keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| {
+                format!(
+                    "objective.covariance.{key} leaves kl-cov without effect: the teacher has a \
+                     term of the loss, and all advantages are 0."
+                )
+            }));
         }
         if let Some(TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: fraction })) =
             covariance.target_entropy

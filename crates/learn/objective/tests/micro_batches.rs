@@ -7,7 +7,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Covariance, DrawKey, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages, objective,
+    Covariance, DrawKey, Loss, Method, Objective, ObjectiveSettings, Outcome, Pick, advantages,
+    objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -63,10 +64,12 @@ proptest! {
     fn a_scope_of_responses_picks_what_micro_batches_of_so_many_do(
         arrays in arrays(0.9),
         method in prop::sample::select(vec![Method::ClipCov, Method::KlCov]),
+        pick in prop::sample::select(vec![Pick::Largest, Pick::Better, Pick::Worse]),
         fraction in 0.01f64..0.9,
         size in 1usize..6,
     ) {
         let mut settings = settings(method, fraction);
+        settings.covariance.pick = pick;
         let responses = arrays.lengths.len();
         let mut sizes = vec![size; responses / size];
         sizes.extend((responses % size > 0).then_some(responses % size));

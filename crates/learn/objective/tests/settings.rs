@@ -51,7 +51,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "covariance": {
             "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
             "scope_responses": 16,
-            "by_advantage": true, "pick": "worse",
+            "by_advantage": true, "pick": "random",
             "target_entropy": { "schedule": [[0.0, 0.6], [100.0, 0.3]] },
             "controller": { "steer": "coefficient", "gain": 10.0, "integral_steps": 20.0, "min": 0.1, "max": 9.0 }
         },
@@ -202,6 +202,7 @@ const REFUSED: &str = r#"
 {"methods": {"entropic": {}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1
 {"methods": {"archer": {"quantile": 80}}} | objective.methods.archer.quantile is 80: it must
 {"covariance": {"method": "clip-cov", "target_entropy": 0.5, "scope_responses": 16}} | objective.covariance.target_entropy is 0.5: the controller
+{"covariance": {"method": "kl-cov", "target_entropy": 1, "pick": "worse"}} | objective.cov
 {"covariance": {"method": "kl-cov", "kl": "k1", "target_entropy": 0.5}} | objective.covariance.kl is "k1": objective.covariance.target_entropy
 "#;
 
@@ -234,6 +235,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "kl": "k2"}} | objective.covariance.kl has no effect
 {"covariance": {"method": "clip-cov", "pick": "random"}} | objective.covariance.pick has no effect
 {"covariance": {"method": "clip-cov", "by_advantage": true}} | by_advantage has no effect
+{"covariance": {"method": "kl-cov", "scope_responses": 1, "pick": "worse"}} | is 1: all
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
 {"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set
@@ -307,5 +309,15 @@ fn mistaken_settings_are_warned_of_by_key_and_sound_ones_are_not() {
     for (table, settings, updates) in rows(SOUND) {
         settings.check().unwrap();
         assert_eq!(settings.warnings(updates.parse().unwrap(), false), [""; 0], "{table}");
+    }
+    let taught = parse(json!({
+        "advantage": "distill",
+        "distillation": { "teacher": "t", "divergence": "reverse-kl" },
+        "covariance": { "method": "kl-cov", "pick": "worse", "by_advantage": true },
+    }));
+    let warnings = taught.unwrap().warnings(8, false);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for (warning, key) in warnings.iter().zip(["pick", "by_advantage"]) {
+        assert!(warning.contains(&format!("{key} leaves kl-cov without effect")), "{warning}");
     }
 }
