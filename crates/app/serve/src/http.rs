@@ -4,7 +4,6 @@
 use crate::Settings;
 use crate::answer::Answer;
 use crate::api_error::{ApiError, RETRY_AFTER, ending, time_over};
-use crate::client::Client;
 use crate::job::{Job, Message, Update, Waiting};
 use crate::metrics::Metrics;
 use crate::reading::{Form, Front, Understood};
@@ -32,7 +31,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{interval, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 /// Longest body of a request, in bytes.
 const LONGEST_BODY: usize = 4 << 20;
@@ -49,10 +48,6 @@ const TO_TAKE: Duration = Duration::from_secs(30);
 const READERS: usize = 4;
 /// Time between two looks at whether the server is to end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Time between two looks at whether a client has left.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Time for requests that are under way to arrive whole, when the server ends.
-const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 /// Time for clients to get the errors of requests that the server's end has cut off.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for readers of long texts to end, when the server does.
@@ -96,7 +91,7 @@ pub fn run<S: Site>(
     let served = runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         let free = Arc::new(Semaphore::new(CONNECTIONS));
-        let (stopping, stopped) = watch::channel(false);
+        let (stopping, stopped) = watch::channel(());
         let accepting = accept(&server, listener, &free, &stopped);
         until(accepting, async {
             while !stop() {
@@ -104,7 +99,7 @@ pub fn run<S: Site>(
             }
         })
         .await;
-        let _ = stopping.send(true); // nobody hears it if there is no connection
+        let _ = stopping.send(()); // nobody hears it if there is no connection
         let all = || free.acquire_many(CONNECTIONS as u32);
         if timeout(server.grace(), all()).await.is_err() {
             server.end();
@@ -132,7 +127,7 @@ async fn accept<S: Site>(
     server: &Arc<S>,
     listener: TcpListener,
     free: &Arc<Semaphore>,
-    stopped: &watch::Receiver<bool>,
+    stopped: &watch::Receiver<()>,
 ) {
     while let Ok(place) = Arc::clone(free).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
@@ -148,12 +143,11 @@ async fn accept<S: Site>(
 }
 
 /// Serves a connection to its end.
-async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, stopped: watch::Receiver<bool>) {
+async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, mut stopped: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true); // it is only faster with it
     // The system breaks off a connection whose client takes nothing, which frees its place.
     #[cfg(target_os = "linux")]
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TO_TAKE.as_millis() as u32);
-    let client = Client::new(stream);
     let service = service_fn(|request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
@@ -162,24 +156,16 @@ async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, stopped: watch::
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(TO_SEND)
-            .half_close(true)
-            .serve_connection(TokioIo::new(client.clone()), service)
+            .serve_connection(TokioIo::new(stream), service)
     );
-    let mut looks = interval(LOOK_INTERVAL);
-    let mut stopping = None;
+    let mut stopping = pin!(stopped.changed());
+    let mut is_stopping = false;
     poll_fn(|context| {
-        while looks.poll_tick(context).is_ready() {
-            if client.has_left() {
-                return Poll::Ready(()); // its request is dropped
-            }
-            if stopping.is_none() && *stopped.borrow() {
-                stopping = Some(Instant::now());
-                connection.as_mut().graceful_shutdown();
-            }
-            if stopping.is_some_and(|since| since.elapsed() >= LAST_ARRIVALS) {
-                client.stop_reading();
-            }
+        if !is_stopping && stopping.as_mut().poll(context).is_ready() {
+            is_stopping = true;
+            connection.as_mut().graceful_shutdown();
         }
+        // A client that closes its side has left: its connection ends, and its request is dropped.
         // A client that breaks off, or sends what is not HTTP, ends its own connection alone.
         connection.as_mut().poll(context).map(|_| ())
     })

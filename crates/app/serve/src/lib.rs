@@ -7,7 +7,6 @@
 
 mod answer;
 mod api_error;
-mod client;
 mod fields;
 mod http;
 mod job;

@@ -1,14 +1,15 @@
 //! TensorBoard's event files: a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h),
-//! each an `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
+//! each an [`Event`].
 
 use super::points::Points;
 use crate::{Error, Result};
 use isentrope_files::{masked_crc, open_regular};
+use isentrope_run::event::{Event, Message, SessionLog};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Largest record that is read, in bytes; larger ones hold pictures or sounds and are passed over.
-const MAX_RECORD: u64 = 16 << 20;
+const MAX_RECORD: u64 = 1 << 20;
 
 /// Whether bytes are the start of an event file.
 pub(super) fn is_one(start: &[u8]) -> bool {
@@ -32,8 +33,9 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
         })?;
         match next {
             Next::Record => {
-                let event = Event::of(&record).ok_or_else(|| invalid("not an event".into()))?;
-                event.add_to(points).map_err(invalid)?;
+                let event = Event::decode(record.as_slice());
+                let event = event.map_err(|_| invalid("not an event".into()))?;
+                add(&event, points).map_err(invalid)?;
             }
             Next::Passed => {}
             Next::CutOff => {
@@ -89,113 +91,19 @@ fn next_record(reader: &mut impl Read, record: &mut Vec<u8>) -> io::Result<Next>
     Ok(Next::Record)
 }
 
-/// A field's value.
-#[derive(Clone, Copy)]
-enum Field<'a> {
-    /// A varint, or eight or four bytes.
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-/// Calls `take` with the fields of a message; none if the message is malformed.
-fn fields<'a>(
-    mut message: &'a [u8],
-    mut take: impl FnMut(u64, Field<'a>) -> Option<()>,
-) -> Option<()> {
-    while !message.is_empty() {
-        let key = varint(&mut message)?;
-        let field = match key & 7 {
-            0 => Field::Number(varint(&mut message)?),
-            1 => Field::Number(u64::from_le_bytes(*bytes(&mut message, 8)?.first_chunk()?)),
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
-                Field::Bytes(bytes(&mut message, length)?)
-            }
-            5 => Field::Number(u32::from_le_bytes(*bytes(&mut message, 4)?.first_chunk()?).into()),
-            _ => return None,
-        };
-        take(key >> 3, field)?;
+/// Adds an event's points. Negative steps, which trainers give to hyperparameters, are left out,
+/// and so are values that are no numbers or have no name.
+fn add(event: &Event, points: &mut Points) -> Result<(), String> {
+    let Ok(step) = u64::try_from(event.step) else { return Ok(()) };
+    if event.session_log.as_ref().is_some_and(|log| log.status == SessionLog::START) {
+        points.forget_from(step)?;
     }
-    Some(())
-}
-
-fn bytes<'a>(message: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = message.split_at_checked(length)?;
-    *message = rest;
-    Some(taken)
-}
-
-/// Reads a varint: seven bits per byte, the lowest first; at most ten bytes.
-fn varint(message: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..70).step_by(7) {
-        let byte = *bytes(message, 1)?.first()?;
-        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if byte < 0x80 {
-            return Some(value);
+    for value in event.summary.iter().flat_map(|summary| &summary.value) {
+        if let Some(number) = value.simple_value
+            && !value.tag.is_empty()
+        {
+            points.add(&value.tag, step, f64::from(number))?;
         }
     }
-    None
-}
-
-/// The scalars of an `Event`.
-#[derive(Default)]
-struct Event<'a> {
-    step: u64,
-    /// Whether the writer restarts: earlier numbers from this step on are void.
-    starts: bool,
-    scalars: Vec<(&'a str, f64)>,
-}
-
-impl<'a> Event<'a> {
-    /// None if the message is malformed.
-    fn of(message: &'a [u8]) -> Option<Self> {
-        let mut event = Self::default();
-        fields(message, |number, field| {
-            match (number, field) {
-                (2, Field::Number(number)) => event.step = number,
-                (5, Field::Bytes(summary)) => fields(summary, |number, field| {
-                    if let (1, Field::Bytes(value)) = (number, field) {
-                        event.scalars.extend(scalar(value)?);
-                    }
-                    Some(())
-                })?,
-                // SessionLog.status = START
-                (7, Field::Bytes(log)) => fields(log, |number, field| {
-                    event.starts |= matches!((number, field), (1, Field::Number(1)));
-                    Some(())
-                })?,
-                _ => {}
-            }
-            Some(())
-        })?;
-        Some(event)
-    }
-
-    /// Adds the event's points. Negative steps, which trainers give to hyperparameters, are left
-    /// out.
-    fn add_to(&self, points: &mut Points) -> Result<(), String> {
-        if i64::try_from(self.step).is_err() {
-            return Ok(());
-        }
-        if self.starts {
-            points.forget_from(self.step)?;
-        }
-        self.scalars.iter().try_for_each(|(tag, value)| points.add(tag, self.step, *value))
-    }
-}
-
-/// The tag and number of a `Summary.Value` that has a `simple_value`. The outer None means a
-/// malformed message, the inner one another kind of value.
-fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
-    let (mut tag, mut value) = (None, None);
-    fields(message, |number, field| {
-        match (number, field) {
-            (1, Field::Bytes(text)) => tag = Some(std::str::from_utf8(text).ok()?),
-            (2, Field::Number(bits)) => value = Some(f64::from(f32::from_bits(bits as u32))),
-            _ => {}
-        }
-        Some(())
-    })?;
-    Some(tag.zip(value))
+    Ok(())
 }

@@ -80,6 +80,7 @@ fn damage_is_named_by_record() {
         (damaged(14), "record 2: its checksum is wrong"),
         (record(2, &[5 << 3 | 2, 100]), "record 2: not an event"),
         (record(2, &[7]), "record 2: not an event"),
+        (record(2, &[5 << 3, 1]), "record 2: not an event"), // a summary that is a number
         (record(2, &field(5, &field(1, &field(1, b"\xff")))), "record 2: not an event"),
     ] {
         write(dir.path(), "1", &[scalar(1, "a", 1.0), record, scalar(3, "a", 3.0)]);

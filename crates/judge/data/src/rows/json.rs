@@ -1,15 +1,24 @@
 //! Rows of JSON documents: an array of objects, or one object that holds them.
 //!
-//! An array is read item by item, so it may be larger than memory. JSON lines in a .json file are
-//! read as such.
+//! A document is read whole; the items of an array are parsed one by one, because values take many
+//! times their bytes. JSON lines in a .json file are read as such.
 
 use std::io::{self, BufRead, Cursor, Read};
+use std::ops::Range;
 
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde_json::{Deserializer, Value};
 
 use super::Row;
-use super::jsonl::{Lines, parse, without_mark};
+use super::jsonl::{Lines, parse, without_line, without_mark};
 use super::limits::{MAX_DOCUMENT_SIGNS, MAX_ROW, MAX_SIGNS};
+
+/// The remedy for a document that is too long.
+const AS_LINES: &str =
+    "write it with an object per line, as .jsonl, in which it may be of any size";
+
+/// Longest array, in bytes.
+const MAX_ARRAY: usize = 1 << 30;
 
 /// The rows of a document.
 pub(super) enum Document {
@@ -37,10 +46,7 @@ impl Document {
         }
         match peek(&mut *reader)? {
             None => Ok(Self::Rows(Vec::new().into_iter())),
-            Some(b'[') => {
-                reader.consume(1);
-                Ok(Self::Items(Items { reader, number: 0, ended: false }))
-            }
+            Some(b'[') => Items::open(reader, MAX_ARRAY).map(Self::Items),
             Some(_) => Self::object(reader),
         }
     }
@@ -56,9 +62,7 @@ impl Document {
         reader.take(left).read_to_end(&mut text)?;
         if text.len() > MAX_ROW {
             return Err(Failure::Document(format!(
-                "one JSON object of more than {} MiB; as an array of objects, or with an object \
-                 per line (.jsonl), it may be \
-                 of any size",
+                "one JSON object of more than {} MiB: {AS_LINES}",
                 MAX_ROW >> 20
             )));
         }
@@ -102,80 +106,84 @@ fn rows_of(mut object: Row) -> Vec<Row> {
     }
 }
 
-/// Items of an array whose opening bracket has been consumed.
+/// The items of an array.
 pub(super) struct Items {
-    reader: Box<dyn BufRead>,
+    /// The array, from its opening bracket on.
+    text: Vec<u8>,
+    /// Place of the opening bracket or comma before the next item, or of the closing bracket.
+    place: usize,
     /// Number of the latest item, from 1.
     pub(super) number: usize,
-    ended: bool,
 }
 
 impl Items {
-    /// Reads the next item. An inner error is the item's defect; reading can go on.
-    pub(super) fn next(&mut self) -> Result<Option<Result<Row, String>>, Failure> {
-        if self.ended {
-            return Ok(None);
+    /// Reads an array of at most `most` bytes. One that is cut off, is not JSON or has something
+    /// behind its end is refused.
+    fn open(reader: Box<dyn BufRead>, most: usize) -> Result<Self, Failure> {
+        let mut text = Vec::new();
+        reader.take(most as u64 + 1).read_to_end(&mut text)?;
+        if text.len() > most {
+            return Err(Failure::Document(format!(
+                "a JSON array of more than {} MiB: {AS_LINES}",
+                most >> 20
+            )));
         }
-        match peek(&mut *self.reader)? {
-            Some(b']') => {
-                self.reader.consume(1);
-                self.ended = true;
-                return match peek(&mut *self.reader)? {
-                    None => Ok(None),
-                    Some(_) => Err(Failure::Document(
-                        "something stands behind the end of the array".into(),
-                    )),
-                };
-            }
-            Some(b',') if self.number > 0 => self.reader.consume(1),
-            _ => {}
-        }
-        self.number += 1;
-        let mut item = Vec::new();
-        let len = self.scan(&mut item)?;
-        Ok(Some(if len > MAX_ROW {
-            Err(format!("the item is longer than {} MiB", MAX_ROW >> 20))
-        } else {
-            parse(&item, "item", MAX_SIGNS)
-        }))
+        let mut items = Self { text, place: 0, number: 0 };
+        while items.find().map_err(Failure::Document)?.is_some() {}
+        Ok(Self { place: 0, number: 0, ..items })
     }
 
-    /// Consumes the bytes up to the comma or bracket after an item and counts them. Bytes beyond
-    /// the longest row are not kept.
-    fn scan(&mut self, item: &mut Vec<u8>) -> Result<usize, Failure> {
-        let (mut depth, mut in_text, mut escaped, mut len) = (0u64, false, false, 0usize);
-        loop {
-            let bytes = self.reader.fill_buf()?;
-            if bytes.is_empty() {
-                let number = self.number;
-                return Err(Failure::Document(format!(
-                    "it ends within item {number} of its array: it is cut off"
-                )));
-            }
-            let end = bytes.iter().position(|&byte| {
-                match byte {
-                    _ if escaped => escaped = false,
-                    b'\\' if in_text => escaped = true,
-                    b'"' => in_text = !in_text,
-                    _ if in_text => {}
-                    b'[' | b'{' => depth += 1,
-                    b',' | b']' if depth == 0 => return true,
-                    b']' | b'}' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-                false
-            });
-            let taken = end.unwrap_or(bytes.len());
-            len += taken;
-            if len <= MAX_ROW {
-                item.extend_from_slice(&bytes[..taken]);
-            }
-            self.reader.consume(taken);
-            if end.is_some() {
-                return Ok(len);
-            }
-        }
+    /// Reads the next item. An error is the item's defect; reading can go on.
+    pub(super) fn next(&mut self) -> Option<Result<Row, String>> {
+        let item = self.find().expect("the array was found whole when it was opened")?;
+        Some(if item.len() > MAX_ROW {
+            Err(format!("the item is longer than {} MiB", MAX_ROW >> 20))
+        } else {
+            parse(&self.text[item], "item", MAX_SIGNS)
+        })
     }
+
+    /// Finds the next item and the comma or bracket behind it; none behind the last item.
+    fn find(&mut self) -> Result<Option<Range<usize>>, String> {
+        let text = &self.text;
+        let mut begin = skip_space(text, self.place + 1);
+        if self.number == 0 && text.get(begin) == Some(&b']') {
+            self.place = begin; // an empty array
+            begin = skip_space(text, begin + 1);
+        }
+        if text[self.place] == b']' {
+            return if begin == text.len() {
+                Ok(None)
+            } else {
+                Err("something stands behind the end of the array".into())
+            };
+        }
+        let number = self.number + 1;
+        let cut_off = || format!("it ends within item {number} of its array: it is cut off");
+        let invalid = |what: &str| format!("item {number} of its array is not valid JSON: {what}");
+        let mut values = Deserializer::from_slice(&text[begin..]).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if !error.is_eof() => {
+                return Err(invalid(&format!("{} of the item", without_line(&error))));
+            }
+            _ => return Err(cut_off()),
+        }
+        let end = begin + values.byte_offset();
+        let place = skip_space(text, end);
+        match text.get(place) {
+            Some(b',' | b']') => {}
+            Some(_) => return Err(invalid("a comma is missing behind it")),
+            None => return Err(cut_off()),
+        }
+        (self.place, self.number) = (place, number);
+        Ok(Some(begin..end))
+    }
+}
+
+/// The place of the first byte at or behind `place` that is no white space.
+fn skip_space(text: &[u8], place: usize) -> usize {
+    place + text[place..].iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
 #[cfg(test)]
@@ -194,15 +202,15 @@ mod tests {
         let mut rows = Vec::new();
         loop {
             let row = match &mut document {
-                Document::Items(items) => items.next(),
+                Document::Items(items) => Ok(items.next()),
                 Document::Rows(rows) => Ok(rows.next().map(Ok)),
-                Document::Lines(lines) => lines.next().map_err(Failure::Io),
+                Document::Lines(lines) => lines.next(),
             };
             match row {
                 Ok(None) => return rows,
                 Ok(Some(Ok(row))) => rows.push(Value::from(row).to_string()),
-                Ok(Some(Err(what))) | Err(Failure::Document(what)) => rows.push(what),
-                Err(Failure::Io(error)) => panic!("{error}"),
+                Ok(Some(Err(what))) => rows.push(what),
+                Err(error) => panic!("{error}"),
             }
             if rows.len() > 9 {
                 return rows;
@@ -227,19 +235,48 @@ mod tests {
         assert_eq!(read("[1, {}]"), ["the item is not a JSON object", "{}"]);
     }
 
+    /// A defect of a document refuses it before its first row.
     #[test]
-    fn documents_that_are_broken_are_told_of() {
+    fn documents_that_are_broken_are_refused_when_they_are_opened() {
         for (text, part) in [
-            ("[{\"a\": 1}, {\"a\"", "it ends within item 2 of its array"),
-            ("[{}", "cut off"),
-            ("[{}] x", "behind the end of the array"),
+            ("[{\"a\": 1}, {\"a\"", "it ends within item 2 of its array: it is cut off"),
+            ("[{\"a\": 1},", "it ends within item 2 of its array"),
+            ("[{}", "it ends within item 1 of its array"),
+            ("[", "it ends within item 1 of its array"),
+            ("[{}] x", "something stands behind the end of the array"),
+            ("[] []", "something stands behind the end of the array"),
+            (
+                "[{}, , {}]",
+                "item 2 of its array is not valid JSON: expected value at column 1 of the item",
+            ),
+            ("[{},]", "item 2 of its array is not valid JSON"),
+            ("[{} {}]", "item 1 of its array is not valid JSON: a comma is missing behind it"),
+            ("[{}, {\"a\": NaN}]", "item 2 of its array is not valid JSON"),
             ("{\"a\": ", "not valid JSON"),
             ("seven", "not valid JSON"),
-            ("[{}, , {}]", "not valid JSON"),
         ] {
-            assert!(read(text).iter().any(|row| row.contains(part)), "{text}: {:?}", read(text));
+            let rows = read(text);
+            assert!(rows.len() == 1 && rows[0].contains(part), "{text}: {rows:?}");
         }
-        let deep = format!("[{}1{}]", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(read(&deep)[0].contains("not valid JSON"));
+    }
+
+    #[test]
+    fn items_that_are_no_rows_do_not_stop_the_reading() {
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let rows = read(&format!("[{deep}, {{\"a\": \"\\ud800\"}}, {{}}]"));
+        assert!(rows.len() == 3 && rows[2] == "{}", "{rows:?}");
+        assert!(rows[..2].iter().all(|row| row.contains("the item is not valid JSON")), "{rows:?}");
+    }
+
+    #[test]
+    fn an_array_that_is_too_long_is_refused() {
+        let most = 2 << 20;
+        let open = |spaces: usize| {
+            let text = format!("[{}]", " ".repeat(spaces));
+            Items::open(Box::new(Cursor::new(text.into_bytes())), most)
+        };
+        assert!(open(most - 2).is_ok());
+        let Err(Failure::Document(what)) = open(most - 1) else { panic!("it was opened") };
+        assert!(what.starts_with("a JSON array of more than 2 MiB: write it"), "{what}");
     }
 }

@@ -67,8 +67,8 @@ pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, Strin
     }
 }
 
-/// serde_json's line number is that within this text, always 1.
-fn without_line(error: &serde_json::Error) -> String {
+/// serde_json's line number is that within this text, 1 but for items of several lines.
+pub(super) fn without_line(error: &serde_json::Error) -> String {
     error
         .to_string()
         .replace(" at line 1 column", " at column")

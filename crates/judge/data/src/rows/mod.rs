@@ -175,10 +175,7 @@ impl Rows {
         let io = |source| Error::Io { path: self.path.clone(), source };
         Ok(match &mut self.supply {
             Supply::Lines(lines) => lines.next().map_err(io)?.map(|row| (lines.number, row)),
-            Supply::Items(items) => {
-                let row = items.next().map_err(|failure| failed(&self.path, failure))?;
-                row.map(|row| (items.number, row))
-            }
+            Supply::Items(items) => items.next().map(|row| (items.number, row)),
             Supply::Separated(rows) => rows.next().map_err(io)?,
             Supply::Objects { rows, number } => rows.next().map(|row| {
                 *number += 1;

@@ -1,12 +1,13 @@
 //! Metrics as TensorBoard's event files.
 //!
 //! An event file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h), each an
-//! `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
+//! [`Event`].
 
 use super::appended_file::AppendedFile;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::masked_crc;
+use isentrope_run::event::{Event, Message, SessionLog, Summary, SummaryValue};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -27,7 +28,7 @@ impl TensorBoardSink {
         let seconds = since_epoch().as_secs().max(latest(dir)?.map_or(0, |latest| latest + 1));
         let name = format!("{PREFIX}{seconds:010}.{}.{}", host(), std::process::id());
         let mut sink = Self(AppendedFile::create(dir.join(name))?);
-        sink.event(0, &bytes_field(3, b"brain.Event:2"))?; // Event.file_version
+        sink.append(Event { file_version: Some("brain.Event:2".into()), ..Event::default() })?;
         Ok(sink)
     }
 
@@ -35,21 +36,22 @@ impl TensorBoardSink {
     /// TensorBoard drop later steps of earlier files.
     pub fn resume(dir: &Path, last_step: u64) -> Result<Self> {
         let mut sink = Self::create(dir)?;
-        let start = varint_field(1, 1); // SessionLog.status = START
-        sink.event(last_step + 1, &bytes_field(7, &start))?; // Event.session_log
+        let session_log = Some(SessionLog { status: SessionLog::START });
+        sink.append(Event { step: last_step as i64 + 1, session_log, ..Event::default() })?;
         Ok(sink)
     }
 
     /// Appends a step's metrics as one event.
     pub fn write(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
-        let mut summary = Vec::new();
-        for (tag, value) in metrics.iter() {
-            let mut message = bytes_field(1, tag.as_bytes()); // Summary.Value.tag
-            message.push(key(2, FIXED32)); // Summary.Value.simple_value
-            message.extend((value as f32).to_le_bytes());
-            summary.extend(bytes_field(1, &message)); // Summary.value
-        }
-        self.event(step, &bytes_field(5, &summary)) // Event.summary
+        let value = metrics
+            .iter()
+            .map(|(tag, value)| SummaryValue {
+                tag: tag.to_owned(),
+                simple_value: Some(value as f32),
+            })
+            .collect();
+        let summary = Some(Summary { value });
+        self.append(Event { step: step as i64, summary, ..Event::default() })
     }
 
     /// Puts the file back if it was removed or replaced. Returns its path if so.
@@ -57,12 +59,9 @@ impl TensorBoardSink {
         self.0.restore()
     }
 
-    /// Writes an event with this content and the present time, as one TFRecord.
-    fn event(&mut self, step: u64, what: &[u8]) -> Result<()> {
-        let mut event = vec![key(1, FIXED64)]; // Event.wall_time, seconds
-        event.extend(since_epoch().as_secs_f64().to_le_bytes());
-        event.extend(varint_field(2, step)); // Event.step
-        event.extend(what);
+    /// Appends an event with the present time, as one TFRecord.
+    fn append(&mut self, event: Event) -> Result<()> {
+        let event = Event { wall_time: since_epoch().as_secs_f64(), ..event }.encode_to_vec();
         let len = (event.len() as u64).to_le_bytes();
         let record =
             [&len[..], &masked_crc(&len).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()]
@@ -93,36 +92,4 @@ fn latest(dir: &Path) -> Result<Option<u64>> {
 fn host() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     isentrope_ranks::host().chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
-}
-
-const VARINT: u8 = 0;
-const FIXED64: u8 = 1;
-const BYTES: u8 = 2;
-const FIXED32: u8 = 5;
-
-/// A field's number and wire type in one byte, which the numbers used here fit.
-fn key(number: u8, wire_type: u8) -> u8 {
-    number << 3 | wire_type
-}
-
-fn varint_field(number: u8, value: u64) -> Vec<u8> {
-    let mut bytes = vec![key(number, VARINT)];
-    varint(&mut bytes, value);
-    bytes
-}
-
-fn bytes_field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![key(number, BYTES)];
-    varint(&mut bytes, value.len() as u64);
-    bytes.extend(value);
-    bytes
-}
-
-/// Appends a varint: seven bits per byte, the lowest first.
-fn varint(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
 }
