@@ -235,7 +235,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "kl": "k2"}} | objective.covariance.kl has no effect
 {"covariance": {"method": "clip-cov", "pick": "random"}} | objective.covariance.pick has no effect
 {"covariance": {"method": "clip-cov", "by_advantage": true}} | by_advantage has no effect
-{"covariance": {"method": "kl-cov", "scope_responses": 1, "pick": "worse"}} | is 1: all
+{"covariance": {"method": "kl-cov", "scope_responses": 1, "pick": "worse"}} | = 1: all
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
 {"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set
