@@ -155,7 +155,8 @@ fn update_by(
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let sets = ParameterSets { shards: 3, ..ParameterSets::default() };
     let ranks = TrainingRanks::alone(3);
-    assert_planned(before, &[updates(ranks, sets, &settings, is_taught, policy, teacher)]);
+    let plan = updates(ranks, sets, &settings, SEQUENCES, is_taught, policy, teacher);
+    assert_planned(before, &[plan]);
 }
 
 /// Two ranks, which are threads here, share the gradient of a model of many layers, and perhaps its
@@ -167,11 +168,11 @@ fn update_of_ranks(before: usize, shard: Shard) {
         watch: Watch { silent: None, ..Watch::default() },
         tell: Arc::new(|_| {}),
     };
-    let memory = MemorySettings { budget_gib: Some(0.6), ..Default::default() };
+    let memory = MemorySettings { budget_gib: Some(0.5), ..Default::default() };
     let sets = ParameterSets { ranks: 2, shard, ..ParameterSets::default() };
     let rank = |world: World| {
         let ranks = TrainingRanks::new(Arc::new(world), 2).unwrap();
-        updates(ranks, sets, &memory, false, with_layers, with_states)
+        updates(ranks, sets, &memory, SEQUENCES / 3, false, with_layers, with_states)
     };
     let plans = thread::scope(|scope| {
         let worlds = worlds(2, &settings).unwrap().0.into_iter();
@@ -187,6 +188,7 @@ fn updates(
     ranks: TrainingRanks,
     sets: ParameterSets,
     settings: &MemorySettings,
+    count: usize,
     is_taught: bool,
     policy: impl Fn(Arc<Cpu>) -> Model,
     teacher: impl Fn(Arc<Cpu>) -> Model,
@@ -196,9 +198,9 @@ fn updates(
     let vocabulary = model.config.vocab_size;
     let demand = Demand {
         longest_trained: TOKENS + if is_taught { SHOWN } else { 0 },
-        trained: SEQUENCES,
-        waiting_tokens: SEQUENCES * TOKENS,
-        loss_tokens: SEQUENCES * TOKENS,
+        trained: count,
+        waiting_tokens: count * TOKENS,
+        loss_tokens: count * TOKENS,
         sets,
         is_taught,
         ..Demand::default()
@@ -220,7 +222,7 @@ fn updates(
 
     let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % vocabulary) as u32;
     let tokens: Vec<Vec<u32>> =
-        (0..SEQUENCES).map(|s| (0..TOKENS - 90 * s).map(|i| token(s, i)).collect()).collect();
+        (0..count).map(|s| (0..TOKENS - 90 * s).map(|i| token(s, i)).collect()).collect();
     let sequences: Vec<Sequence<'_>> =
         tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     // Behind longer prompts a pass may be several of the teacher, whose rows are joined.
@@ -234,11 +236,11 @@ fn updates(
         let taught = learner.score_with(&teacher, &sequences, 1.0).unwrap();
         assert!(taught.logprobs.iter().all(|logprob| logprob.is_finite()));
         teacher.backend.trim();
-        let (masks, on_policy) = (SamplingMasks::default(), vec![None; SEQUENCES]);
+        let (masks, on_policy) = (SamplingMasks::default(), vec![None; count]);
         let batch = UpdateBatch {
             sequences: &sequences,
             masks: &masks,
-            idle: &[false; SEQUENCES],
+            idle: &vec![false; count],
             on_policy: &on_policy,
             temperature: 1.0,
             teacher: is_taught
