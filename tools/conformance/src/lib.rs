@@ -28,7 +28,7 @@ pub use subject::{OracleTolerance, Subject, Tolerance, Variant};
 
 use device::Trial;
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex};
 
 /// A property's name, and its test.
 type Property = (&'static str, fn(&Trial));
@@ -45,13 +45,13 @@ macro_rules! properties {
 }
 pub(crate) use properties;
 
-/// Makes a test of every property, with the subject's name in front. The first test that runs makes
-/// the subject.
+/// Makes a test of every property, with the subject's name in front. Tests that run at the same
+/// time have a subject each, because launches on one device wait for one another.
 pub fn tests(
     name: &str,
-    subject: impl FnOnce() -> Box<dyn Subject> + Send + 'static,
+    subject: impl Fn() -> Box<dyn Subject> + Send + Sync + 'static,
 ) -> Vec<libtest_mimic::Trial> {
-    let trial = Arc::new(LazyLock::new(move || Trial::new(subject())));
+    let (idle, subject) = (Arc::new(Mutex::new(Vec::<Trial>::new())), Arc::new(subject));
     let crate_name = concat!(module_path!(), "::");
     let properties = [
         invariance::properties(),
@@ -61,10 +61,13 @@ pub fn tests(
     ]
     .concat();
     let test = |(property_name, property): Property| {
-        let trial = trial.clone();
+        let (idle, subject) = (idle.clone(), subject.clone());
         let name = format!("{name}::{}", property_name.trim_start_matches(crate_name));
         libtest_mimic::Trial::test(name, move || {
+            let found = idle.lock().unwrap().pop();
+            let trial = found.unwrap_or_else(|| Trial::new(subject()));
             property(&trial);
+            idle.lock().unwrap().push(trial);
             Ok(())
         })
     };

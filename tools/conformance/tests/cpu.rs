@@ -16,7 +16,9 @@ fn main() -> ExitCode {
         fast: isa == Isa::available()[0],
         backend: Arc::new(Cpu::new(isa, threads).unwrap()),
     };
-    run(tests("cpu", move || Box::new(Chains { variants: machines.map(variant).collect() })))
+    run(tests("cpu", move || {
+        Box::new(Chains { variants: machines.clone().map(variant).collect() })
+    }))
 }
 
 /// The arithmetic of the CPU: one chain of fused multiply-adds after another.

@@ -112,7 +112,15 @@ pub(crate) fn damage_between(start: usize, end: usize) -> Option<isize> {
         // compiler's back.
         unsafe { (*at as *const u8).read_volatile() != SLACK }
     };
-    let found = (end..last).find(touched).or_else(|| (first..start).rev().find(touched));
+    let has_touched = |at: &usize| {
+        // SAFETY: as above, and aligned: pages and regions begin at multiples of 16.
+        unsafe { (*at as *const u64).read_volatile() != u64::from_ne_bytes([SLACK; 8]) }
+    };
+    let before = || {
+        let word = (first..start).step_by(8).rev().find(has_touched)?;
+        (word..word + 8).rev().find(touched)
+    };
+    let found = (end..last).find(touched).or_else(before);
     found.map(|at| at.cast_signed() - start.cast_signed())
 }
 

@@ -22,7 +22,7 @@ properties!(
 
 fn responses_wait_where_only_one_fits_at_a_time(trial: &Trial) {
     let model = trial.model("qwen3");
-    let sampling = Sampling { max_tokens: 4 * trial.page(), ..Sampling::default() };
+    let sampling = Sampling { max_tokens: 2 * trial.page(), ..Sampling::default() };
     let prompt: Vec<u32> = (0..trial.page() as u32 + 3).map(|i| i % 61).collect();
     let requests: Vec<Request> = (0..4).map(|i| request(&prompt, 3, i, sampling.clone())).collect();
     let limits = limits(model, least_pages(trial.page(), &requests[0]), 64, 1024);
@@ -47,7 +47,7 @@ fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused(trial: 
     for samples in [1, 3] {
         for prompt in [trial.page() - 1, trial.page(), trial.page() + 1] {
             let prompt = vec![7; prompt];
-            let sampling = Sampling { max_tokens: 3 * trial.page(), ..Sampling::default() };
+            let sampling = Sampling { max_tokens: trial.page() + 2, ..Sampling::default() };
             let request = request(&prompt, samples, 0, sampling);
             let pages = least_pages(trial.page(), &request);
             let enough = limits(model, pages, 8, 1024);

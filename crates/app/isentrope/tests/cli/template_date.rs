@@ -60,16 +60,13 @@ fn a_run_keeps_the_day_on_which_it_began() {
 }
 
 #[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
+#[ignore = "deep: several runs"]
 fn ranks_take_the_day_of_the_first() {
     let dated = dated();
     succeed(run(&dated, "whole", 2, "").env("TZ", EAST));
-    for launcher in Launcher::installed() {
-        let out = format!("ranks-{}", launcher.name);
-        let zones = [(1, &*format!("TZ={EAST}")), (1, &*format!("TZ={WEST}"))];
-        succeed(launcher.jobs(&zones, &run(&dated, &out, 2, "")));
-        assert_same_results(&dated.0.out("whole"), &dated.0.out(&out));
-    }
+    let zones = [(1, &*format!("TZ={EAST}")), (1, &*format!("TZ={WEST}"))];
+    succeed(Launcher::tcp().jobs(&zones, &run(&dated, "ranks", 2, "")));
+    assert_same_results(&dated.0.out("whole"), &dated.0.out("ranks"));
 }
 
 #[test]

@@ -167,7 +167,8 @@ fn an_environment_that_does_not_repeat_itself_is_told() {
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn episodes_go_on_with_another_number_of_ranks() {
-    for (opens, rewards) in [(false, true), (true, true), (false, false)] {
+    let cases = [(false, true), (true, true), (false, false)];
+    for (case, (opens, rewards)) in cases.into_iter().enumerate() {
         let (bench, sets) = asking(opens, rewards);
         let groups = "def reward(completions, **_):\n    together = sum(map(len, completions))\n\
                       \x20   return [float((len(of) + together) % 2) for of in completions]\n";
@@ -175,7 +176,7 @@ fn episodes_go_on_with_another_number_of_ranks() {
         let groups = format!("{{python=\"{groups}:reward\",batch=\"group\",workers=1}}");
         let sets = format!("{sets} update.shards=4 reward.verifier={groups}");
         succeed(bench.command("whole", &*sets, ""));
-        for launcher in Launcher::installed() {
+        for launcher in Launcher::of_case(case) {
             let out = bench.out("killed");
             let _ = fs::remove_dir_all(&out);
             bench.scratch.file("asked", "");

@@ -157,7 +157,7 @@ fn short_broken_long_and_hostile_runs_are_drawn_in_browser() {
     let hostile = run(dir.path(), &name, &rows, Value::Null);
     look_at("hostile", &written(dir.path(), &[hostile, empty]), &[narrow]);
 
-    let long: Vec<PathBuf> = (0..8)
+    let long: Vec<PathBuf> = (0..2)
         .map(|i| whole(dir.path(), &format!("long-{i}"), 10_000, 2000.0, "none", i))
         .collect();
     look_at("long", &written(dir.path(), &long), &LOOKS[2..3]);
