@@ -131,6 +131,7 @@ impl Worker<'_> {
         self.metrics.prompt_tokens.fetch_add(tokens as u64, Ordering::Relaxed);
         live.send(Update::Accepted);
         self.live.insert(number, live);
+        self.remove_done(number); // it may have nothing to do
     }
 
     fn submit(&mut self, number: u64, live: &mut Live) -> Result<()> {

@@ -363,11 +363,13 @@ impl Sample {
         let tokens =
             bounds.check(&tokens).map_err(|what| Failure::user(format!("the prompt {what}")))?;
         let params = self.sampling_params;
+        // A prompt that takes the whole context may still be scored, or the engine says why not.
+        let room = (bounds.context - tokens.len()).max(1);
         let sampling = Sampling {
             temperature: params.temperature,
             top_k: usize::try_from(params.top_k).unwrap_or(0),
             top_p: params.top_p,
-            max_tokens: params.max_tokens.unwrap_or(bounds.context),
+            max_tokens: params.max_tokens.unwrap_or(room).min(room),
             ..Sampling::default()
         };
         let (texts, stop_tokens) = match params.stop {
@@ -414,6 +416,7 @@ impl Sample {
 mod tests {
     use super::*;
     use isentrope_model::ModelConfig;
+    use serde_json::json;
     use std::path::Path;
 
     #[test]
@@ -455,6 +458,26 @@ mod tests {
         }
         let missing = read::<OfSession>(b"{}").map(drop).unwrap_err().message;
         assert_eq!(missing, "session_id is missing");
+    }
+
+    #[test]
+    fn a_sample_may_fill_the_context_and_no_more() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../compute/model/tests/fixtures/tokenizer/byte-bpe");
+        let tokenizer = Tokenizer::read(&dir).unwrap().unwrap();
+        let bounds = Bounds { vocabulary: 10, context: 30 };
+        for (length, params, max_tokens) in [
+            (1, json!({}), 29),
+            (10, json!({"max_tokens": 21}), 20),
+            (10, json!({"max_tokens": 4}), 4),
+            (30, json!({}), 1),
+        ] {
+            let prompt = json!({"chunks": [{"tokens": vec![1; length]}]});
+            let body = json!({"prompt": prompt, "sampling_params": params}).to_string();
+            let sample = read::<Sample>(body.as_bytes()).unwrap();
+            let prompt = sample.prompt(0, bounds, &[], &tokenizer).unwrap();
+            assert_eq!(prompt.sampling.max_tokens, max_tokens, "{body}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ureq::{Agent, Body};
 
-use crate::id::{Kind, RepoId, is_commit, is_plain_path};
+use crate::id::{RepoId, is_commit, is_plain_path};
 use crate::retries::{Failure, Retries};
 use crate::{Error, HubConfig, Progress, Result};
 
@@ -266,16 +266,17 @@ impl<'a> Client<'a> {
             .and_then(|code| code.to_str().ok())
             .unwrap_or_default();
         let endpoint = self.config.endpoint.trim_end_matches('/');
-        let page = format!("{endpoint}/{}", self.id.repo);
+        let page = format!("{endpoint}{}", self.id.path());
+        let noun = self.id.kind.noun();
         let what = match (status, code) {
             (StatusCode::NOT_FOUND, "RevisionNotFound") => {
-                format!("the model has no revision `{}`", self.id.revision)
+                format!("the {noun} has no revision `{}`", self.id.revision)
             }
             (StatusCode::NOT_FOUND, "EntryNotFound") => format!("{}: no such file", url.path()),
             (_, "RepoNotFound") | (StatusCode::NOT_FOUND, _) => format!(
-                "there is no such directory here{}, and no such model at {page}; check the \
-                 spelling, or set HF_TOKEN if the model is private",
-                self.id.aside()
+                "{}no such {noun} at {page}; check the spelling, or set HF_TOKEN if the {noun} is \
+                 private",
+                self.id.no_directory()
             ),
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) => format!(
                 "access is gated: accept the licence at {page} and set HF_TOKEN to a token of that \
@@ -283,11 +284,11 @@ impl<'a> Client<'a> {
             ),
             (StatusCode::UNAUTHORIZED, _) if self.config.token.is_some() => format!(
                 "{endpoint} refuses the token; set HF_TOKEN to a valid one, or remove it for public \
-                 models"
+                 {noun}s"
             ),
             (StatusCode::UNAUTHORIZED, _) => format!(
-                "no such public model at {page}; check the spelling, or, if it is private or gated, \
-                 accept the licence there and set HF_TOKEN"
+                "no such public {noun} at {page}; check the spelling, or, if it is private or \
+                 gated, accept the licence there and set HF_TOKEN"
             ),
             _ => format!("{endpoint} answered {status}"),
         };
@@ -296,11 +297,7 @@ impl<'a> Client<'a> {
 }
 
 fn file_path(id: &RepoId, commit: &str, name: &str) -> String {
-    let above = match id.kind {
-        Kind::Model => "",
-        Kind::Dataset => "/datasets",
-    };
-    format!("{above}/{}/resolve/{commit}/{}", id.repo, utf8_percent_encode(name, PARTS))
+    format!("{}/resolve/{commit}/{}", id.path(), utf8_percent_encode(name, PARTS))
 }
 
 fn has_etag(headers: &HeaderMap) -> bool {

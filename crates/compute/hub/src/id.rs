@@ -23,6 +23,14 @@ impl Kind {
             Self::Dataset => "datasets",
         }
     }
+
+    /// Name in messages.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Dataset => "data set",
+        }
+    }
 }
 
 /// A repository at a revision. Both names are safe as parts of a path.
@@ -81,15 +89,19 @@ impl RepoId {
         is_commit(&self.revision)
     }
 
-    /// The [`neighbours`] of a model in brackets, or nothing.
-    pub fn aside(&self) -> String {
-        if self.kind == Kind::Model { aside(&self.repo) } else { String::new() }
+    /// The path of the repository's page, and of its files, on the hub.
+    pub fn path(&self) -> String {
+        match self.kind {
+            Kind::Model => format!("/{}", self.repo),
+            Kind::Dataset => format!("/datasets/{}", self.repo),
+        }
     }
 
-    /// Begins a message about a model with the reason why the hub is asked.
+    /// Begins a message about a model with the reason why the hub is asked, and the [`neighbours`]
+    /// of the name.
     pub fn no_directory(&self) -> String {
         match self.kind {
-            Kind::Model => format!("there is no directory of this name{}, and ", self.aside()),
+            Kind::Model => format!("there is no directory of this name{}, and ", aside(&self.repo)),
             Kind::Dataset => String::new(),
         }
     }
@@ -173,10 +185,10 @@ pub(crate) fn is_hex(text: &str, len: usize) -> bool {
     text.len() == len && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether `name` is a relative path that stays below where it starts, on every system.
+/// Whether `name` is a relative path that stays below where it starts.
 pub(crate) fn is_plain_path(name: &str) -> bool {
     name.split('/').all(|part| !matches!(part, "" | "." | ".."))
-        && !name.chars().any(|c| c.is_control() || matches!(c, '\\' | ':'))
+        && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Files of data sets.
 
 use crate::repository::{COMMIT, Entry, listing, more_weights, serve_file, settings, weights};
-use crate::server::Server;
+use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, Names, dataset_files};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,13 @@ fn hub() -> Server {
         if revision.is_some_and(|revision| ["main", COMMIT].contains(&revision)) {
             return listing(&["README.md", TEST, TRAIN[0], TRAIN[1]]);
         }
-        serve_file(&entries(), request, &format!("/datasets/org/name/resolve/{COMMIT}/"))
+        serve_file(&entries(), request, &folder())
     })
+}
+
+/// The path of the data set's files on the hub.
+fn folder() -> String {
+    format!("/datasets/org/name/resolve/{COMMIT}/")
 }
 
 /// Fetches the files of a part of a data set, `org/name[@revision][:PART]`. Of a cache with unknown
@@ -67,6 +72,37 @@ fn the_chosen_files_are_downloaded() {
     says(&config, "org/name:validation", &["data set org/name", "no file is of \"validation\""]);
     says(&config, "org/other:test", &["data set org/other"]);
     says(&config, "no id", &["is not the hub id of a data set"]);
+}
+
+#[test]
+fn refusals_name_the_data_set_and_its_page() {
+    for (status, code, parts) in [
+        (401, "", ["refuses the token", "for public data sets"]),
+        (403, "GatedRepo", ["accept the licence at", "/datasets/org/name and set HF_TOKEN"]),
+        (404, "RepoNotFound", ["9: no such data set at", "if the data set is private"]),
+        (404, "RevisionNotFound", ["org/name@v9: the data set has", "no revision `v9`"]),
+    ] {
+        let server = Server::start(move |_| Reply::status(status).header("X-Error-Code", code));
+        let cache = tempfile::tempdir().unwrap();
+        says(&settings(&server, cache.path()), "org/name@v9:test", &parts);
+    }
+}
+
+#[test]
+fn file_names_may_hold_colons_and_backslashes() {
+    for (name, in_url) in [("arc:challenge|25", "arc%3Achallenge%7C25"), ("a\\b", "a%5Cb")] {
+        let server = Server::start(move |request| match request.path.starts_with("/api/") {
+            true => listing(&[name]),
+            false => serve_file(&[weights(in_url)], request, &folder()),
+        });
+        let cache = tempfile::tempdir().unwrap();
+        let all = |names: Names<'_>| match names {
+            Names::All(names) | Names::Cached(names) => Ok::<_, String>(names.to_vec()),
+        };
+        let files = dataset_files(&settings(&server, cache.path()), "org/name", &all, &()).unwrap();
+        assert_eq!(files, [cached(cache.path(), name)]);
+        assert_eq!(fs::read(&files[0]).unwrap(), weights(name).body);
+    }
 }
 
 #[test]

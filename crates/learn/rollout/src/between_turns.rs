@@ -112,7 +112,7 @@ impl Prompter {
         let (tail, tokens) = loop {
             let literal = LiteralTexts::take(&self.tokenizer, &mut messages)?;
             let tail = self.tail(conversation, &mut messages, |messages| {
-                self.tail_of_turn(conversation, ended.is_some(), messages)
+                self.tail_of_turn(conversation, ended, messages)
             })?;
             let tokens = literal.encode_after(&self.tokenizer, &before, &tail)?;
             literal.put_back(&mut messages);
@@ -175,7 +175,8 @@ impl Prompter {
             let content = message["content"].as_str().unwrap_or_default();
             let content = content.strip_suffix(CUT).unwrap_or(content);
             let tokens = self.tokenizer.encode(content, false).map_err(|e| e.to_string())?;
-            if let Some(kept) = tokens.get(..share) {
+            if tokens.len() > share {
+                let kept = &tokens[..share];
                 let kept = self.tokenizer.decode(kept, false).map_err(|e| e.to_string())?;
                 // The last token may be a part of a character.
                 let kept = kept.trim_end_matches('\u{fffd}');
@@ -210,11 +211,12 @@ impl Prompter {
         with_all(messages)
     }
 
-    /// The template's text behind a turn of the model.
+    /// The template's text behind a turn of the model, without the end token if the model has
+    /// sampled `ended`, which stands for it.
     fn tail_of_turn(
         &self,
         conversation: &Conversation,
-        has_ended: bool,
+        ended: Option<u32>,
         messages: &[Value],
     ) -> Result<String, String> {
         let mark = mark(&conversation.messages, messages);
@@ -222,12 +224,26 @@ impl Prompter {
         let (_, tail) = text
             .rsplit_once(&mark)
             .ok_or("the chat template does not write the assistant's messages")?;
-        if !has_ended {
-            return Ok(tail.to_owned());
+        let Some(ended) = ended else { return Ok(tail.to_owned()) };
+        let behind = |end: String| tail.trim_start().strip_prefix(&*end);
+        let text = |token| self.tokenizer.special_text(token);
+        let mut behind_end = text(ended).and_then(behind);
+        // Another stop token may stand within a turn.
+        if behind_end.is_none() && self.eos_tokens.contains(&ended) {
+            behind_end = self.eos_tokens.iter().copied().filter_map(text).find_map(behind);
+            behind_end =
+                behind_end.or_else(|| self.template_end(conversation, &mark).and_then(behind));
         }
-        let texts = self.eos_tokens.iter().filter_map(|&token| self.tokenizer.special_text(token));
-        let behind_end = |end: String| tail.trim_start().strip_prefix(&*end).map(str::to_owned);
-        Ok(texts.filter_map(behind_end).next().unwrap_or_else(|| tail.to_owned()))
+        Ok(behind_end.unwrap_or(tail).to_owned())
+    }
+
+    /// The special token with which the template ends a turn of the model. Without one, a special
+    /// token that heads the text behind a turn begins the next message.
+    fn template_end(&self, conversation: &Conversation, mark: &str) -> Option<String> {
+        let all = [&conversation.messages[..], &[assistant(mark)]].concat();
+        let text = self.apply_template(&all, &self.tools, false).ok()?;
+        let end = text.rsplit_once(mark)?.1.trim();
+        self.tokenizer.special_token(end).map(|_| end.to_owned())
     }
 
     /// The whole conversation as the template writes it, up to the beginning of the next turn.
@@ -257,9 +273,13 @@ impl Prompter {
             return None;
         }
         let prompt = self.apply_template(&conversation.messages, &self.tools, true).ok()?;
-        let seen = format!("{prompt}{turn}{end}{tail}");
+        let head = format!("{prompt}{turn}");
         let own = self.rendered_after(conversation, turn, messages).ok()?;
-        if seen == own {
+        let own_end = own.strip_prefix(&head).and_then(|rest| rest.strip_suffix(tail));
+        // The model's own end token may stand for another one of the template's.
+        let special = |text: &str| self.tokenizer.special_token(text);
+        let is_own = special(end).is_some_and(|token| self.eos_tokens.contains(&token));
+        if own_end.is_some_and(|own| own == end || (is_own && special(own).is_some())) {
             let count = |left: usize| left.checked_sub(1);
             let _ = self.comparisons.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
             return None;
@@ -267,6 +287,7 @@ impl Prompter {
         if self.comparisons.swap(0, Ordering::Relaxed) == 0 {
             return None; // another thread has said so
         }
+        let seen = format!("{head}{end}{tail}");
         let same = seen.chars().zip(own.chars()).take_while(|(a, b)| a == b).count();
         let part = |text: &str| text.chars().skip(same).take(SHOWN).collect::<String>();
         Some(format!(

@@ -77,12 +77,12 @@ fn user_messages() -> Vec<Value> {
     vec![json!({"role": "user", "content": "Too low."})]
 }
 
-/// Plays turns, each answered by messages, and returns all tokens and warnings, and the text that
-/// the template writes of the whole.
+/// Plays turns, which end with the token `end` and are answered by messages. Returns all tokens and
+/// warnings, and the text that the template writes of the whole.
 fn play(
     prompter: &Prompter,
     turns: &[&str],
-    ended: bool,
+    end: Option<u32>,
     messages: &[Value],
 ) -> (Vec<u32>, Vec<String>, String) {
     let prompt = Prompt::Text("1+2.5?".into());
@@ -92,7 +92,6 @@ fn play(
     let mut warnings = Vec::new();
     for turn in turns {
         tokens.extend(prompter.tokenizer.encode(turn, false).unwrap());
-        let end = ended.then(|| prompter.eos_tokens[0]);
         tokens.extend(end);
         let given = prompter.between_turns(&conversation, turn, end, messages, 200).unwrap();
         tokens.extend(&given.tokens);
@@ -115,13 +114,43 @@ fn turns_add_up_to_the_template_s_own_text() {
         let prompter = prompter(Some(&template(name)), end);
         for messages in [tool_messages(), user_messages()] {
             for ended in [true, false] {
+                let end = ended.then(|| prompter.eos_tokens[0]);
                 let (tokens, warnings, own) =
-                    play(&prompter, &["2 + 3", "It is 3.5", "1"], ended, &messages);
+                    play(&prompter, &["2 + 3", "It is 3.5", "1"], end, &messages);
                 let expected = prompter.tokenizer.encode(&own, false).unwrap();
                 assert_eq!(tokens, expected, "{name}, ended: {ended}, {messages:?}");
                 assert_eq!(warnings, [""; 0], "{name}");
             }
         }
+    }
+}
+
+/// The model may sample a stop text, or its own end token where the template writes another. The
+/// template's end token stays behind another stop text, and the special token that begins a message
+/// where the template ends turns without one.
+#[test]
+fn an_end_token_stands_for_the_template_s_other_one() {
+    let endless = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\n{% endfor %}\
+                   {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let smollm2 = template("smollm2");
+    for (template, eos, own_end, end, warned) in [
+        (&*smollm2, "<eos>", "<|im_end|>", "<|im_end|>", 0),
+        (&*smollm2, "<eos>", "<|im_end|>", "<eos>", 0),
+        (&*smollm2, "<eos>", "", "<end_of_turn>", 1),
+        (&*smollm2, "<|im_end|>", "", "<end_of_turn>", 1),
+        (endless, "<eos>", "", "<eos>", 1),
+    ] {
+        let prompter = prompter(Some(template), eos);
+        let turns = ["2 + 3", "1"];
+        let token = prompter.tokenizer.special_token(end);
+        let (tokens, warnings, own) = play(&prompter, &turns, token, &user_messages());
+        let sampled = turns.iter().fold(own, |text, turn| {
+            let ended = |end| format!("assistant\n{turn}{end}");
+            text.replace(&ended(own_end), &ended(end))
+        });
+        let expected = prompter.tokenizer.encode(&sampled, false).unwrap();
+        assert_eq!(tokens, expected, "{own_end}, {end}");
+        assert_eq!(warnings.len(), warned, "{warnings:?}");
     }
 }
 
@@ -220,7 +249,8 @@ fn an_opening_that_cannot_follow_the_prompt_says_why() {
 fn a_template_that_rewrites_earlier_turns_is_noticed_once() {
     let prompter = prompter(Some(&template("qwen3")), "<|im_end|>");
     let turns = ["<think>\na\n</think>\n\nb", "<think>\nc\n</think>\n\nd"];
-    let (tokens, warnings, own) = play(&prompter, &turns, true, &user_messages());
+    let end = Some(prompter.eos_tokens[0]);
+    let (tokens, warnings, own) = play(&prompter, &turns, end, &user_messages());
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(
         warning.contains("\"b<|im_end|>") && warning.contains("\"<think>\\na\\n</think>"),
@@ -276,7 +306,8 @@ fn a_turn_that_nothing_follows_is_refused() {
 fn without_a_template_messages_are_lines() {
     let prompter = prompter(None, "<eos>");
     for ended in [true, false] {
-        let (tokens, ..) = play(&prompter, &["a", "b"], ended, &user_messages());
+        let end = ended.then(|| prompter.eos_tokens[0]);
+        let (tokens, ..) = play(&prompter, &["a", "b"], end, &user_messages());
         let text = prompter.tokenizer.decode(&tokens, true).unwrap();
         assert_eq!(text, "1+2.5?a\nToo low.\nb\nToo low.\n");
         assert_eq!(tokens.iter().filter(|token| **token == 1).count(), if ended { 2 } else { 0 });
@@ -339,6 +370,14 @@ fn texts_are_cut_to_the_limit() {
         let short = json!({"role": "user", "content": "ok"});
         let (count, text, messages) = given(&[message, short], 100);
         assert!(count <= 100 && text.contains("ok") && messages[1]["content"] == "ok", "{text}");
+        // Nor is a text marked that fits exactly: each digit is a token.
+        for length in 15..=35 {
+            let exact = "7".repeat(length);
+            let texts = ["word ".repeat(60), exact.clone(), "ok".into()];
+            let (_, _, messages) =
+                given(&texts.map(|text| json!({"role": "user", "content": text})), 100);
+            assert_ne!(messages[1]["content"], format!("{exact} [cut]"));
+        }
     }
 }
 

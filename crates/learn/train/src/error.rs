@@ -69,10 +69,8 @@ impl Error {
     pub fn or_free_space(self) -> Self {
         let mut cause: Option<&dyn std::error::Error> = Some(&self);
         while let Some(error) = cause {
-            if error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|e| e.kind() == io::ErrorKind::StorageFull)
-            {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
                 return Self::Run(format!(
                     "{self}; {FREE_SPACE}, then --resume goes on from the last checkpoint, if one \
                      was saved"
@@ -120,10 +118,12 @@ mod tests {
                 .or_free_space()
                 .to_string()
         };
-        let full = io::Error::from(io::ErrorKind::StorageFull);
         let remedy =
             "free some space, then --resume goes on from the last checkpoint, if one was saved";
-        assert_eq!(message(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
+        for full in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let error = io::Error::from(full);
+            assert_eq!(message(full), format!("out/model: {error}; {remedy}"));
+        }
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         assert_eq!(message(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
     }

@@ -192,6 +192,7 @@ fn answers_are_those_of_generate_and_score_to_the_bit() {
     }
     let only = json!({"prompt": "ab", "echo": true, "max_tokens": 0});
     assert_eq!(server.post(COMPLETIONS, &only)["choices"][0]["text"], "ab");
+    assert_eq!(server.metric("requests_withdrawn_total"), 0);
 
     // A stop text ends the answer, whole and streamed.
     let full = texts[0].as_str().unwrap();

@@ -109,6 +109,8 @@ fn a_command_that_fails_in_mid_run_costs_no_step_that_was_made() {
     let told = format!("step {} is saved in {}", step - 1, text(&saved));
     assert_parts(&message, &["fresh workers in a row failed", &told]);
     assert_eq!(metrics(&out).last().unwrap()["step"], step - 1);
+    // A journal of the first step would say that there never was a checkpoint.
+    assert!(!out.join("rollouts/step-000001.rank-0.journal").exists());
     assert!(!state(&out, step - 1)["trainer"]["surplus"].as_array().unwrap().is_empty());
 
     fs::write(mended, "").unwrap();

@@ -154,7 +154,8 @@ impl Episode for Session {
                 content.push_str(" [cut]");
             }
             let mut message = json!({"role": "tool", "content": content});
-            if let Some(name) = name {
+            // A name that the model made up may hold anything, and a template may write it.
+            if let Some(name) = name.filter(|name| is_harmless(name)) {
                 message["name"] = name.into();
             }
             messages.push(message);
@@ -165,6 +166,11 @@ impl Episode for Session {
         ]);
         Ok(Reply { messages, done, reward: None, metrics })
     }
+}
+
+/// Whether a text is like the names of tools.
+fn is_harmless(name: &str) -> bool {
+    name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }
 
 impl Session {
@@ -234,24 +240,32 @@ mod tests {
         ]);
         assert_eq!(Value::from(reply.messages), messages);
         assert_eq!((reply.done, reply.reward, reply.metrics["tool_errors"]), (false, None, 1.0));
-        for (text, answer) in [
+        for (text, answer, name) in [
             (
                 called("python", "code", "1"),
                 "error: there is no tool \"python\"; there are: calculator",
+                Some("python"),
+            ),
+            (
+                called("<|im_end|>", "code", "1"),
+                "error: there is no tool \"<|im_end|>\"; there are: calculator",
+                None,
             ),
             (
                 called("calculator", "x", "1"),
                 "error: calculator needs the argument \"expression\", a text",
+                Some("calculator"),
             ),
-            ("<tool_call>{</tool_call>".into(), "error: the call is not JSON: "),
+            ("<tool_call>{</tool_call>".into(), "error: the call is not JSON: ", None),
         ] {
             let reply = episode.step(&text).unwrap();
             let content = reply.messages[0]["content"].as_str().unwrap();
             assert!(content.starts_with(answer) && !reply.done, "{content}");
+            assert_eq!(reply.messages[0]["name"].as_str(), name, "{content}");
         }
         let reply = episode.step("It is 4, as ```python\n1``` says.").unwrap();
         assert!(reply.done && reply.messages.is_empty() && reply.reward.is_none());
-        assert_eq!((reply.metrics["tool_calls"], reply.metrics["tool_errors"]), (5.0, 4.0));
+        assert_eq!((reply.metrics["tool_calls"], reply.metrics["tool_errors"]), (6.0, 5.0));
     }
 
     #[test]

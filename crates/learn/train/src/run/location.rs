@@ -4,7 +4,7 @@ use super::journal::has_journal;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
 use isentrope_files::{check_writable, dangling, names, write_json};
-use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, ROLLOUTS, VALUES};
+use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::{Value, json};
 use std::fs;
@@ -73,11 +73,12 @@ impl RunLocation {
         Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
     }
 
-    /// Checks that the run in the directory still has a checkpoint, if it ever had one. Without it
-    /// the run would begin again and remove its records.
+    /// Checks that the run in the directory still has a checkpoint, if its other files show that it
+    /// had one. Without it the run would begin again and remove its records.
     pub fn check_saved(&self) -> Result<()> {
         // The remains of a checkpoint after a kill count too, because it was the only one.
-        if !names(&self.dir.join("checkpoints"))?.is_empty() {
+        let checkpoints = self.dir.join("checkpoints");
+        if !names(&checkpoints)?.is_empty() {
             return Ok(());
         }
         let recorded = self.recorded()?;
@@ -85,10 +86,14 @@ impl RunLocation {
         if recorded == 0 || has_journal(&self.dir.join(ROLLOUTS), 1)? {
             return Ok(());
         }
+        // Without the journal of a first step that sampled there was one, and a run makes the
+        // directory when it begins.
+        let had_one = RunFiles::new(&self.dir).rollout(1).exists() || !checkpoints.exists();
         let recipe = self.saved_recipe()?;
         let number = |key: &str| recipe.pointer(key).and_then(Value::as_u64);
         let is_past_first = number("/checkpoint/every").is_some_and(|n| (1..recorded).contains(&n));
-        if !is_past_first && number("/run/steps").is_none_or(|steps| recorded < steps) {
+        let is_done = number("/run/steps").is_some_and(|steps| recorded >= steps);
+        if !had_one && !is_past_first && !is_done {
             return Ok(());
         }
         Err(Error::Run(format!(
@@ -292,6 +297,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = location(dir.path(), Existing::Resume);
         place.check_saved().unwrap();
+        let checkpoints = dir.path().join("checkpoints");
+        fs::create_dir(&checkpoints).unwrap();
         let is_lost = |every: u64, steps: u64, recorded: u64| {
             let recipe = json!({"run": {"steps": steps}, "checkpoint": {"every": every}});
             fs::write(dir.path().join(VALUES), recipe.to_string()).unwrap();
@@ -307,16 +314,21 @@ mod tests {
             [false, false, false, true, true]
         );
         assert_eq!([7, 8].map(|recorded| is_lost(0, 8, recorded)), [false, true]);
-        // Nor does a checkpoint that found no room on the disk.
+        // Nor does a checkpoint that found no room on the disk. Without the journal of a first step
+        // that sampled there was one, due or not.
         fs::create_dir(dir.path().join(ROLLOUTS)).unwrap();
-        for (name, lost) in
-            [("step-000008.rank-0.journal", true), ("step-000001.rank-0.journal", false)]
-        {
+        for (name, lost) in [
+            ("step-000008.rank-0.journal", [false, true]),
+            ("step-000001.jsonl", [true, true]),
+            ("step-000001.rank-0.journal", [false, false]),
+        ] {
             fs::write(dir.path().join(ROLLOUTS).join(name), "").unwrap();
-            assert_eq!(is_lost(0, 8, 8), lost, "{name}");
+            assert_eq!([is_lost(20, 100, 7), is_lost(0, 8, 8)], lost, "{name}");
         }
         fs::remove_dir_all(dir.path().join(ROLLOUTS)).unwrap();
-        fs::create_dir_all(dir.path().join("checkpoints/.step-000008.partial")).unwrap();
+        fs::remove_dir(&checkpoints).unwrap();
+        assert!(is_lost(20, 100, 7));
+        fs::create_dir_all(checkpoints.join(".step-000008.partial")).unwrap();
         assert!(!is_lost(0, 8, 8));
     }
 

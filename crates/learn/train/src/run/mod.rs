@@ -166,7 +166,8 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
         (run.step, run.standing) = (state.step, state.standing);
         run.interim = state.is_interim.then_some(state.step);
-        run.retire()?; // a kill may have come before it
+        run.directory.remove_journals(run.step)?; // a kill may have come before it
+        run.retire()?;
         if state.step >= steps {
             observer.note(&format!(
                 "the run has made {} of {steps} steps: a larger run.steps trains on",

@@ -70,6 +70,7 @@ impl Run {
         let before = self.interim;
         self.interim = (!stop && !due).then_some(step);
         self.save(learners, source, trainer, None, observer)?;
+        self.directory.remove_journals(step)?;
         if !is_doubtful {
             if let Some(before) = before.filter(|&before| before != step && self.log.is_some()) {
                 self.directory.checkpoints.remove_step(before)?;
@@ -112,7 +113,7 @@ impl Run {
             }
             Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
         });
-        saved
+        saved.and_then(|()| self.directory.remove_journals(step))
     }
 
     fn save<S: Serialize>(
@@ -167,12 +168,11 @@ impl Run {
         Ok(())
     }
 
-    /// Removes checkpoints that need not be kept, and journals of steps that the latest has.
+    /// Removes checkpoints that need not be kept.
     pub(super) fn retire(&self) -> Result<()> {
         if self.log.is_none() {
             return Ok(());
         }
-        self.directory.remove_journals(self.step)?;
         let best = self.standing.best.map(|(step, _)| step);
         self.directory.checkpoints.retire(self.step, best, self.interim)
     }
