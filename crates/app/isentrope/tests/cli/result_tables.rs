@@ -187,6 +187,17 @@ const AT_EQUAL_ENTROPY: Rows = &[
     ("CE-GPPO", &["ce-gppo"]),
 ];
 
+const TOKENS: Rows = &[
+    ("no penalty", &["no-clipping"]),
+    ("largest covariances, by 1 and 3", &["kl-cov-0.02-by-1", "kl-cov-0.02-by-3"]),
+    ("unlikely of worse and likely of better, by 3", &["worse-0.02-by-3", "better-0.02-by-3"]),
+    ("any, by 1 and 3", &["random-0.02-by-1", "random-0.02-by-3"]),
+    (
+        "largest, times the size of A, by 1 and 3",
+        &["of-advantage-0.02-by-1", "of-advantage-0.02-by-3"],
+    ),
+];
+
 const MICRO_BATCHES: Rows = &[
     ("the minibatch of 128 responses", &["kl-cov"]),
     ("each 16 responses", &["kl-cov-of-16"]),
@@ -218,6 +229,7 @@ fn tables_of_ends_have_the_numbers_of_their_runs() {
             AT_EQUAL_ENTROPY,
             &[held, mean, pass, maj],
         ),
+        ("| six seeds, 240 steps |", "kl-cov-tokens", 6, TOKENS, &[last, mean, pass, maj]),
         ("| picked inside; divergence |", "published-code", 5, MICRO_BATCHES, &[last, mean, maj]),
         ("| five seeds |", "lora-ranks", 5, ADAPTERS, &[held, mean, pass, maj]),
     ] {
