@@ -183,7 +183,7 @@ const AT_EQUAL_ENTROPY: Rows = &[
     ("Clip_V", &["clip-v"]),
     ("reference KL", &["reference-kl"]),
     ("EntroPIC", &["entropic"]),
-    ("**MaxRL**", &["maxrl"]),
+    ("MaxRL", &["maxrl"]),
     ("CE-GPPO", &["ce-gppo"]),
 ];
 
@@ -191,9 +191,9 @@ const TOKENS: Rows = &[
     ("no penalty", &["no-clipping"]),
     ("largest covariances, by 1 and 3", &["kl-cov-0.02-by-1", "kl-cov-0.02-by-3"]),
     ("unlikely of worse and likely of better, by 3", &["worse-0.02-by-3", "better-0.02-by-3"]),
-    ("any, by 1 and 3", &["random-0.02-by-1", "random-0.02-by-3"]),
+    ("random, by 1 and 3", &["random-0.02-by-1", "random-0.02-by-3"]),
     (
-        "largest, times the size of A, by 1 and 3",
+        "largest, penalty times size of A, by 1 and 3",
         &["of-advantage-0.02-by-1", "of-advantage-0.02-by-3"],
     ),
 ];
