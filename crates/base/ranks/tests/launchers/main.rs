@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
     // Some wait for time limits while the machine is idle.
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(6));
+    arguments.test_threads = arguments.test_threads.or(Some(3));
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
