@@ -9,10 +9,15 @@ impl Draft<'_> {
         self.put_verl_lora()?;
         let prompts = self.whole("data.train_batch_size").unwrap_or(0);
         if !self.is_unread(&["data.train_batch_size"]) {
-            if let Some(value) = self.get("actor.ppo_mini_batch_size")
-                && self.whole("actor.ppo_mini_batch_size") != Some(prompts)
-            {
-                self.put("update.prompts", value, "ppo_mini_batch_size", "");
+            match (self.get("actor.ppo_mini_batch_size"), self.whole("actor.ppo_mini_batch_size")) {
+                (Some(_), Some(mini)) if mini > prompts && prompts > 0 => self.remark(
+                    "ppo_mini_batch_size",
+                    "a rollout has fewer prompts, so that there is one update a rollout",
+                ),
+                (Some(value), mini) if mini != Some(prompts) => {
+                    self.put("update.prompts", value, "ppo_mini_batch_size", "");
+                }
+                _ => {}
             }
             self.done(&["actor.ppo_mini_batch_size"]);
         }
@@ -24,7 +29,14 @@ impl Draft<'_> {
             self.without_effect(&["clip_cov_ratio", "clip_cov_lb", "clip_cov_ub"], &beside);
         }
         if !is_kl_cov {
-            self.without_effect(&["kl_cov_ratio", "ppo_kl_coef"], &beside);
+            self.without_effect(&["kl_cov_ratio", "k_percent", "ppo_kl_coef"], &beside);
+        }
+        // A percentage, in the paper's code.
+        if let Some(percent) = self.number("k_percent") {
+            self.done(&["k_percent"]);
+            self.without_effect(&["kl_cov_ratio"], "k_percent is set");
+            let comment = format!("k_percent = {percent}");
+            self.put("objective.covariance.fraction", percent / 100.0, "k_percent", &comment);
         }
         if is_clip_cov || is_kl_cov {
             self.remark(

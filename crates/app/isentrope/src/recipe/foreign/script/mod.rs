@@ -227,10 +227,16 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
         calls.iter().rposition(|call| names.contains(&own_name(&call.name)))
     };
     let calls = &python.calls;
-    let place = last(calls, ["GRPOTrainer", "SFTTrainer"]);
+    let (place, mut others) = (last(calls, ["GRPOTrainer", "SFTTrainer"]), Vec::new());
     let trainer = place.map(|place| &calls[place]);
+    for call in place.iter().flat_map(|place| &calls[..*place]) {
+        if ["GRPOTrainer", "SFTTrainer"].contains(&own_name(&call.name)) {
+            others.push(format!("line {}: another call of {} is not read", call.line, call.name));
+        }
+    }
     let args = trainer.and_then(|call| call.argument(usize::MAX, "args"));
     let mut script = Script::new(Trainer::TrlGrpo);
+    script.remarks = others;
     let config = match args.map(|args| script.resolve(python, &args.value)) {
         Some(Value::Call(call)) if own_name(&call.name).ends_with("Config") => Some(call),
         Some(_) => None,
@@ -379,7 +385,12 @@ impl Script {
                 }
                 "prepare_model_for_kbit_training" => {}
                 "from_pretrained" => {
-                    model = call.arguments.first().unwrap_or(model);
+                    let place = call.argument(0, "pretrained_model_name_or_path");
+                    model = place.or(call.argument(0, "model_name")).unwrap_or(model);
+                    if let Some(Argument { line, .. }) = call.argument(usize::MAX, "revision") {
+                        let reason = "revision of the model is not read: name@REVISION";
+                        self.remarks.push(format!("line {line}: {reason}"));
+                    }
                     break;
                 }
                 _ => break,
