@@ -152,7 +152,7 @@ impl Script {
             Some((name, text)) if !name.starts_with(['-', '~']) => {
                 let is_computed = text.contains("${");
                 let computed = || format!("line {line}: {text} is computed by Hydra");
-                let reason = word.unread.as_ref().map(|reason| format!("line {line}: {reason}"));
+                let reason = word.reason().map(|reason| format!("line {line}: {reason}"));
                 let unread = reason.or_else(|| is_computed.then(computed));
                 self.set(name, shell::value(text).filter(|_| unread.is_none()), unread);
             }
@@ -162,8 +162,9 @@ impl Script {
     }
 
     /// Says why a word that may hold settings is not read.
-    fn remark_unread(&mut self, Word { line, unread, .. }: &Word) {
-        self.remarks.extend(unread.iter().map(|reason| format!("line {line}: {reason}")));
+    fn remark_unread(&mut self, word: &Word) {
+        let reason = word.reason().map(|reason| format!("line {}: {reason}", word.line));
+        self.remarks.extend(reason);
     }
 
     /// Takes `--name value ...`, `--name=value` and `--name`.
@@ -206,7 +207,7 @@ impl Script {
             let unread = values
                 .iter()
                 .chain([&word])
-                .find_map(|word| Some(format!("line {}: {}", word.line, word.unread.as_ref()?)));
+                .find_map(|word| Some(format!("line {}: {}", word.line, word.reason()?)));
             if name == "config" {
                 let reason = format!("line {}: the file of --config is not read", word.line);
                 if is_taken(USE_PEFT) && !self.settings.iter().any(|one| one.name == USE_PEFT) {

@@ -14,8 +14,15 @@ const DEPTH: usize = 16;
 pub struct Word {
     pub text: String,
     pub line: usize,
-    /// Why the text is not what a shell would make of the word.
-    pub unread: Option<String>,
+    /// Places where parts of the text are missing, in bytes, in order, each with the reason.
+    pub unread: Vec<(usize, String)>,
+}
+
+impl Word {
+    /// The reason why the text is not what a shell would make of the word.
+    pub fn reason(&self) -> Option<&String> {
+        self.unread.first().map(|(_, reason)| reason)
+    }
 }
 
 /// Lines that may not run, since they stand in a branch, each with the variable that it sets.
@@ -224,15 +231,17 @@ impl Shell {
             if index > 0 {
                 self.end_word();
             }
-            for c in word.text.chars() {
+            let mut missing = word.unread.into_iter().peekable();
+            for (at, c) in word.text.char_indices() {
+                while let Some((_, reason)) = missing.next_if(|(place, _)| *place <= at) {
+                    self.unread(&reason);
+                }
                 match c.is_whitespace() && !is_quoted {
                     true => self.end_word(),
                     false => self.push(c),
                 }
             }
-            if let Some(reason) = word.unread {
-                self.unread(&reason);
-            }
+            missing.for_each(|(_, reason)| self.unread(&reason));
         }
     }
 
@@ -251,8 +260,10 @@ impl Shell {
         match text.split_once(":-").or_else(|| text.split_once('-')) {
             Some((name, default)) if name.chars().all(is_name) => {
                 let set = self.variable(name);
-                let is_set = set.iter().any(|word| word.unread.is_none() && !word.text.is_empty());
-                let unread = default.contains('$').then(|| format!("${{{text}}} is not known"));
+                let is_set = set.iter().any(|word| word.unread.is_empty() && !word.text.is_empty());
+                let unread =
+                    default.contains('$').then(|| (0, format!("${{{text}}} is not known")));
+                let unread = unread.into_iter().collect();
                 let text = default.trim_matches('"').to_owned();
                 let word = Word { text, unread, ..Word::default() };
                 if is_set { (set, false) } else { (vec![word], default.starts_with('"')) }
@@ -265,7 +276,8 @@ impl Shell {
     /// and another machine has another one.
     fn variable(&mut self, name: &str) -> Vec<Word> {
         let of_word = |word: &Word| {
-            size_of::<Word>() + word.text.len() + word.unread.as_ref().map_or(0, String::len)
+            let reasons = word.unread.iter().map(|part| size_of_val(part) + part.1.len());
+            size_of::<Word>() + word.text.len() + reasons.sum::<usize>()
         };
         let of_doubt = |(_, name): &(usize, String)| size_of::<(usize, String)>() + name.len();
         if let Some(Variable { words, doubts }) = self.variables.get(name) {
@@ -276,7 +288,7 @@ impl Shell {
                 return words.clone();
             }
         }
-        vec![Word { unread: Some(format!("the script does not set ${name}")), ..Word::default() }]
+        vec![unknown(format!("the script does not set ${name}"))]
     }
 
     fn sum(&mut self, text: &str) -> Word {
@@ -284,7 +296,7 @@ impl Shell {
         let mut sum = Sum { shell: self, chars: &chars, at: 0 };
         match sum.terms(0).filter(|_| sum.at == chars.len()) {
             Some(number) => Word { text: number.to_string(), ..Word::default() },
-            None => Word { unread: Some(format!("$(({text})) is not known")), ..Word::default() },
+            None => unknown(format!("$(({text})) is not known")),
         }
     }
 
@@ -318,12 +330,14 @@ impl Shell {
         let word = self.word();
         match word.text.len() < WORD {
             true => word.text.push(c),
-            false => word.unread = Some("it is too long".into()),
+            false if word.unread.last().is_some_and(|(place, _)| *place >= WORD) => {}
+            false => word.unread.push((word.text.len(), "it is too long".into())),
         }
     }
 
     fn unread(&mut self, reason: &str) {
-        self.word().unread = Some(reason.to_owned());
+        let word = self.word();
+        word.unread.push((word.text.len(), reason.to_owned()));
     }
 
     fn end_word(&mut self) {
@@ -360,16 +374,19 @@ impl Shell {
             match first.text.split_once('=') {
                 Some((name, text)) if is_variable(assigned(name).0) => {
                     let (name, adds) = assigned(name);
-                    let value = Word { text: text.to_owned(), ..first.clone() };
                     let known = &mut self.assign(name, adds, first.line).words;
-                    match known.first_mut().filter(|_| adds) {
-                        // In an array the first word grows.
-                        Some(before) => {
-                            before.text.push_str(&value.text);
-                            before.unread = before.unread.take().or(value.unread);
-                        }
-                        None => *known = vec![value],
+                    if !adds || known.is_empty() {
+                        *known = vec![Word { line: first.line, ..Word::default() }];
                     }
+                    // In an array the first word grows.
+                    let value = &mut known[0];
+                    let (before, after) = (first.text.len() - text.len(), value.text.len());
+                    let missing = first.unread.iter().cloned();
+                    value.unread.extend(
+                        missing
+                            .map(|(place, reason)| (place.saturating_sub(before) + after, reason)),
+                    );
+                    value.text.push_str(text);
                 }
                 _ if prefixes.contains(&&*first.text) => {}
                 _ => break,
@@ -381,6 +398,11 @@ impl Shell {
             self.commands.push(Command { words, doubts });
         }
     }
+}
+
+/// A word that is not known.
+fn unknown(reason: String) -> Word {
+    Word { unread: vec![(0, reason)], ..Word::default() }
 }
 
 fn is_name(c: char) -> bool {
@@ -444,7 +466,7 @@ impl Sum<'_> {
         match text.parse() {
             Ok(number) => Some(number),
             Err(_) => match &self.shell.variable(&text)[..] {
-                [Word { text, unread: None, .. }] => text.trim().parse().ok(),
+                [word] if word.unread.is_empty() => word.text.trim().parse().ok(),
                 _ => None,
             },
         }
