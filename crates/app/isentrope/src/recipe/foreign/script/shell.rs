@@ -84,6 +84,8 @@ struct Shell {
     is_chained: bool,
     /// Bytes of variables where they are used.
     copied: usize,
+    /// How many defaults of variables this is within.
+    nesting: usize,
 }
 
 impl Shell {
@@ -261,15 +263,34 @@ impl Shell {
             Some((name, default)) if name.chars().all(is_name) => {
                 let set = self.variable(name);
                 let is_set = set.iter().any(|word| word.unread.is_empty() && !word.text.is_empty());
-                let unread =
-                    default.contains('$').then(|| (0, format!("${{{text}}} is not known")));
-                let unread = unread.into_iter().collect();
-                let text = default.trim_matches('"').to_owned();
-                let word = Word { text, unread, ..Word::default() };
-                if is_set { (set, false) } else { (vec![word], default.starts_with('"')) }
+                if is_set {
+                    return (set, false);
+                }
+                (vec![self.default_of(default)], default.starts_with('"'))
             }
             _ => (self.variable(text), false),
         }
+    }
+
+    /// The default of a variable, in which others may stand.
+    fn default_of(&mut self, text: &str) -> Word {
+        if self.nesting >= DEPTH {
+            return unknown("defaults nest too deeply".into());
+        }
+        let mut inner = Self {
+            chars: text.chars().collect(),
+            line: self.line,
+            variables: std::mem::take(&mut self.variables),
+            doubts: std::mem::take(&mut self.doubts),
+            copied: self.copied,
+            nesting: self.nesting + 1,
+            ..Self::default()
+        };
+        while inner.peek().is_some() {
+            inner.quoted();
+        }
+        (self.variables, self.doubts, self.copied) = (inner.variables, inner.doubts, inner.copied);
+        inner.word.unwrap_or_default()
     }
 
     /// The words of a variable of the script. One of the environment is not read: it may be secret,

@@ -88,4 +88,6 @@ fn hostile_scripts_end_soon() {
     }
     let sum = format!("trl sft --a $(({}1", "(".repeat(100_000));
     assert!(shown(&sum, "run.sh").contains("is not known"));
+    let nested = format!("trl sft --a {}x{}", "${a:-".repeat(50_000), "}".repeat(50_000));
+    assert!(shown(&nested, "run.sh").contains("nest too deeply"));
 }
