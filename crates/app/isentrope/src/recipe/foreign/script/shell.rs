@@ -3,6 +3,7 @@
 
 use super::{COPIED, literal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 
 /// Bytes of the longest word, words of the longest command or array, and depth of nesting.
 const WORD: usize = 1 << 16;
@@ -293,8 +294,8 @@ impl Shell {
         inner.word.unwrap_or_default()
     }
 
-    /// The words of a variable of the script. One of the environment is not read: it may be secret,
-    /// and another machine has another one.
+    /// The words of a variable of the script. Of the environment `HOME` alone is read, below which
+    /// scripts have data and models: others may be secret, and another machine has others.
     fn variable(&mut self, name: &str) -> Vec<Word> {
         let of_word = |word: &Word| {
             let reasons = word.unread.iter().map(|part| size_of_val(part) + part.1.len());
@@ -309,7 +310,13 @@ impl Shell {
                 return words.clone();
             }
         }
-        vec![unknown(format!("the script does not set ${name}"))]
+        match env::var("HOME") {
+            Ok(text) if name == "HOME" => {
+                self.copied += text.len();
+                vec![Word { text, ..Word::default() }]
+            }
+            _ => vec![unknown(format!("the script does not set ${name}"))],
+        }
     }
 
     fn sum(&mut self, text: &str) -> Word {

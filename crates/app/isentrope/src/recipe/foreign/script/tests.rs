@@ -43,6 +43,13 @@ fn commands_have_settings() {
 }
 
 #[test]
+fn home_is_read_of_the_environment() {
+    let Ok(home) = std::env::var("HOME") else { return };
+    assert_eq!(shown("trl sft --a $HOME/x", "run.sh"), format!("TrlSft|a = \"{home}/x\""));
+    assert_eq!(shown("HOME=/h\ntrl sft --a $HOME/x", "run.sh"), "TrlSft|a = \"/h/x\"");
+}
+
+#[test]
 fn python_is_read_as_far_as_it_is_literal() {
     for [script, expected] in cases("python") {
         let expected = expected.replace(": C", ": its value is computed by the script");
