@@ -97,8 +97,17 @@ pub enum Pick {
 }
 
 impl Pick {
+    /// The sign of the centred advantages of a side, if it is one.
+    pub(crate) fn side(self) -> Option<f64> {
+        match self {
+            Self::Better => Some(1.0),
+            Self::Worse => Some(-1.0),
+            Self::Largest | Self::Random => None,
+        }
+    }
+
     pub(crate) fn is_side(self) -> bool {
-        matches!(self, Self::Better | Self::Worse)
+        self.side().is_some()
     }
 }
 

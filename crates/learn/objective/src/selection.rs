@@ -122,15 +122,11 @@ fn pick(
         (all.len(), draws.choose(all.len(), count))
     } else {
         // A positive covariance has log pi and A on one side of their means.
-        let has_side =
+        let is_of =
             |side: f64, t: usize| covariances[t] > 0.0 && side * scores.centred_advantages[t] > 0.0;
-        let eligible: Vec<usize> = all
-            .filter(|&t| match settings.pick {
-                Pick::Better => has_side(1.0, t),
-                Pick::Worse => has_side(-1.0, t),
-                Pick::Largest | Pick::Random => true,
-            })
-            .collect();
+        let side = settings.pick.side();
+        let eligible: Vec<usize> =
+            all.filter(|&t| side.is_none_or(|side| is_of(side, t))).collect();
         (eligible.len(), largest(covariances, eligible, count))
     }
 }

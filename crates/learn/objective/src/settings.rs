@@ -182,6 +182,11 @@ impl ObjectiveSettings {
         self.has_teacher() && self.distillation.divergence == TeacherDivergence::ReverseKl
     }
 
+    /// Whether all advantages are 0, since a teacher alone teaches, by a term of the loss.
+    pub(crate) fn has_no_advantages(&self) -> bool {
+        self.advantage == Estimator::Distill && self.has_reverse_kl()
+    }
+
     /// Whether advantages come from a process model too, which is trained beside the policy.
     pub fn is_prime(&self) -> bool {
         self.advantage == Estimator::Prime

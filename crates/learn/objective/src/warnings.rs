@@ -6,6 +6,8 @@ use crate::{
 };
 use std::fmt::Display;
 
+const NO_ADVANTAGES: &str = "the teacher has a term of the loss, and all advantages are 0";
+
 /// A fraction of tokens from here on looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
 /// A clip range from here on is too wide for GSPO, whose published ranges are 3e-4 and 4e-4.
@@ -103,17 +105,11 @@ impl ObjectiveSettings {
                     .into(),
             );
         }
-        if covariance.method == Method::KlCov
-            && self.advantage == Estimator::Distill
-            && self.has_reverse_kl()
-        {
+        if covariance.method == Method::KlCov && self.has_no_advantages() {
             let keys =
                 [("pick", covariance.pick.is_side()), ("by_advantage", covariance.by_advantage)];
             warnings.extend(keys.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| {
-                format!(
-                    "objective.covariance.{key} leaves kl-cov without effect: the teacher has a \
-                     term of the loss, and all advantages are 0."
-                )
+                format!("objective.covariance.{key} leaves kl-cov without effect: {NO_ADVANTAGES}.")
             }));
         }
         if let Some(TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: fraction })) =
@@ -282,8 +278,8 @@ impl ObjectiveSettings {
                 ],
             ),
             (
-                self.advantage != Estimator::Distill || !self.has_reverse_kl(),
-                "the teacher has a term of the loss, and all advantages are 0",
+                !self.has_no_advantages(),
+                NO_ADVANTAGES,
                 vec![other("covariance.method", method == Method::ClipCov)],
             ),
         ]

@@ -3,8 +3,8 @@
 use crate::common::{Arrays, arrays};
 use crate::methods::{published, with};
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, Methods, ObjectiveSettings,
-    ReferenceKl, Statistics, objective,
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, Methods, Objective,
+    ObjectiveSettings, ReferenceKl, Statistics, objective,
 };
 use proptest::prelude::*;
 
@@ -241,21 +241,26 @@ fn ratios_beyond_the_numerical_limit_are_constant() {
     assert!((limited.loss - (-3.0 + 3.0 * 10f64.exp()) / 6.0).abs() < 1e-9);
 }
 
-#[test]
-fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
-    let mut arrays = on_policy();
+/// The objectives of drifted log-probs, without a penalty and with KL-Cov's.
+fn with_kl_cov(mut arrays: Arrays, by_advantage: bool) -> [Objective; 2] {
     for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
         *old += 0.1 * (t as f64 - 2.5);
     }
-    let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
-    let plain = objective(&settings, &arrays.minibatch());
-    settings.covariance = Covariance {
+    let plain = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
+    let covariance = Covariance {
         method: Method::KlCov,
         fraction: Some(0.34),
         coefficient: 2.0,
+        by_advantage,
         ..Default::default()
     };
-    let with = objective(&settings, &arrays.minibatch());
+    let with = ObjectiveSettings { covariance, ..plain.clone() };
+    [plain, with].map(|settings| objective(&settings, &arrays.minibatch()))
+}
+
+#[test]
+fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
+    let [plain, with] = with_kl_cov(on_policy(), false);
     // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is
     // -1.13.
     assert_eq!((&with.selected[..], with.statistics.cov_eligible), (&[0, 3][..], 6));
@@ -275,20 +280,8 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
 #[test]
 fn kl_cov_by_advantage_weighs_its_penalty_with_the_size_of_a() {
     let mut arrays = on_policy();
-    for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
-        *old += 0.1 * (t as f64 - 2.5);
-    }
     arrays.advantages = vec![2.5, 2.5, 2.5, -0.5, -0.5, -0.5];
-    let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
-    let plain = objective(&settings, &arrays.minibatch());
-    settings.covariance = Covariance {
-        method: Method::KlCov,
-        fraction: Some(0.34),
-        coefficient: 2.0,
-        by_advantage: true,
-        ..Default::default()
-    };
-    let with = objective(&settings, &arrays.minibatch());
+    let [plain, with] = with_kl_cov(arrays, true);
     assert_eq!(with.selected, [0, 3]);
     let added: Vec<f64> =
         with.d_logprobs.iter().zip(&plain.d_logprobs).map(|(a, b)| a - b).collect();

@@ -46,6 +46,8 @@ pub struct Script {
 const COPIED: usize = 1 << 20;
 const COPIES: &str = "uses the values of its variables so often that they take more than 1 MiB";
 
+/// TRL's trainers that are read.
+const TRAINERS: [&str; 2] = ["GRPOTrainer", "SFTTrainer"];
 /// Names under which TRL's scripts give what is no field of a config.
 const MODEL: &str = "model_name_or_path";
 const REWARDS: &str = "reward_funcs";
@@ -152,19 +154,12 @@ impl Script {
             Some((name, text)) if !name.starts_with(['-', '~']) => {
                 let is_computed = text.contains("${");
                 let computed = || format!("line {line}: {text} is computed by Hydra");
-                let reason = word.reason().map(|reason| format!("line {line}: {reason}"));
-                let unread = reason.or_else(|| is_computed.then(computed));
+                let unread = word.reason().or_else(|| is_computed.then(computed));
                 self.set(name, shell::value(text).filter(|_| unread.is_none()), unread);
             }
-            _ if word.text.is_empty() => self.remark_unread(word),
+            _ if word.text.is_empty() => self.remarks.extend(word.reason()),
             _ => self.remarks.push(format!("line {line}: {} is not read", word.text)),
         }
-    }
-
-    /// Says why a word that may hold settings is not read.
-    fn remark_unread(&mut self, word: &Word) {
-        let reason = word.reason().map(|reason| format!("line {}: {reason}", word.line));
-        self.remarks.extend(reason);
     }
 
     /// Takes `--name value ...`, `--name=value` and `--name`.
@@ -174,7 +169,7 @@ impl Script {
             let Some(flag) = word.text.strip_prefix("--") else {
                 // Words before the script's name are another program's.
                 if is_taken(USE_PEFT) {
-                    self.remark_unread(word);
+                    self.remarks.extend(word.reason());
                 }
                 continue;
             };
@@ -192,7 +187,7 @@ impl Script {
                 && let Some(word) = values.pop_if(|word| word.text.is_empty())
             {
                 if is_taken(&name) {
-                    self.remark_unread(word);
+                    self.remarks.extend(word.reason());
                 }
             }
             let mut texts: Vec<_> = inline.into_iter().collect();
@@ -204,10 +199,7 @@ impl Script {
                     texts.iter().filter_map(|text| shell::value(text)).collect::<Vec<_>>().into(),
                 ),
             };
-            let unread = values
-                .iter()
-                .chain([&word])
-                .find_map(|word| Some(format!("line {}: {}", word.line, word.reason()?)));
+            let unread = values.iter().chain([&word]).find_map(|word| word.reason());
             if name == "config" {
                 let reason = format!("line {}: the file of --config is not read", word.line);
                 if is_taken(USE_PEFT) && !self.settings.iter().any(|one| one.name == USE_PEFT) {
@@ -228,16 +220,16 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
         calls.iter().rposition(|call| names.contains(&own_name(&call.name)))
     };
     let calls = &python.calls;
-    let (place, mut others) = (last(calls, ["GRPOTrainer", "SFTTrainer"]), Vec::new());
+    let place = last(calls, TRAINERS);
     let trainer = place.map(|place| &calls[place]);
-    for call in place.iter().flat_map(|place| &calls[..*place]) {
-        if ["GRPOTrainer", "SFTTrainer"].contains(&own_name(&call.name)) {
-            others.push(format!("line {}: another call of {} is not read", call.line, call.name));
-        }
-    }
     let args = trainer.and_then(|call| call.argument(usize::MAX, "args"));
     let mut script = Script::new(Trainer::TrlGrpo);
-    script.remarks = others;
+    for call in &calls[..place.unwrap_or(0)] {
+        if TRAINERS.contains(&own_name(&call.name)) {
+            let remark = format!("line {}: another call of {} is not read", call.line, call.name);
+            script.remarks.push(remark);
+        }
+    }
     let config = match args.map(|args| script.resolve(python, &args.value)) {
         Some(Value::Call(call)) if own_name(&call.name).ends_with("Config") => Some(call),
         Some(_) => None,

@@ -20,9 +20,9 @@ pub struct Word {
 }
 
 impl Word {
-    /// The reason why the text is not what a shell would make of the word.
-    pub fn reason(&self) -> Option<&String> {
-        self.unread.first().map(|(_, reason)| reason)
+    /// The line, and the reason why the text is not what a shell would make of the word.
+    pub fn reason(&self) -> Option<String> {
+        self.unread.first().map(|(_, reason)| format!("line {}: {reason}", self.line))
     }
 }
 
@@ -137,11 +137,7 @@ impl Shell {
                         Some((word, before)) => {
                             let items = std::mem::replace(&mut self.words, before);
                             let (name, adds) = assigned(word.text.trim_end_matches('='));
-                            let variable = self.assign(name, adds, word.line);
-                            if !adds {
-                                variable.words.clear();
-                            }
-                            variable.words.extend(items);
+                            self.assign(name, adds, word.line).words.extend(items);
                         }
                         None => self.end_command(),
                     }
@@ -310,13 +306,13 @@ impl Shell {
                 return words.clone();
             }
         }
-        match env::var("HOME") {
-            Ok(text) if name == "HOME" => {
-                self.copied += text.len();
-                vec![Word { text, ..Word::default() }]
-            }
-            _ => vec![unknown(format!("the script does not set ${name}"))],
+        if name == "HOME"
+            && let Ok(text) = env::var(name)
+        {
+            self.copied += text.len();
+            return vec![Word { text, ..Word::default() }];
         }
+        vec![unknown(format!("the script does not set ${name}"))]
     }
 
     fn sum(&mut self, text: &str) -> Word {
@@ -378,7 +374,7 @@ impl Shell {
     fn assign(&mut self, name: &str, adds: bool, line: usize) -> &mut Variable {
         let variable = self.variables.entry(name.to_owned()).or_default();
         if !adds {
-            variable.doubts.clear();
+            *variable = Variable::default();
         }
         variable.doubts.extend(self.doubts.iter().cloned());
         if self.depth > 0 || self.is_chained {
@@ -403,8 +399,8 @@ impl Shell {
                 Some((name, text)) if is_variable(assigned(name).0) => {
                     let (name, adds) = assigned(name);
                     let known = &mut self.assign(name, adds, first.line).words;
-                    if !adds || known.is_empty() {
-                        *known = vec![Word { line: first.line, ..Word::default() }];
+                    if known.is_empty() {
+                        known.push(Word { line: first.line, ..Word::default() });
                     }
                     // In an array the first word grows.
                     let value = &mut known[0];

@@ -9,8 +9,8 @@ fn cases(name: &str) -> Vec<[String; 2]> {
 fn words_are_what_a_shell_makes_of_them() {
     for [script, expected] in cases("words") {
         let commands = shell::commands(&script).unwrap();
-        let shown = |word: &Word| match word.reason() {
-            Some(reason) => format!("{} ({reason})", word.text),
+        let shown = |word: &Word| match word.unread.first() {
+            Some((_, reason)) => format!("{} ({reason})", word.text),
             None => word.text.clone(),
         };
         let words: Vec<String> = commands.last().unwrap().words.iter().map(shown).collect();
