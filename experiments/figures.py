@@ -20,7 +20,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-from runs import RESULTS, computed, evaluation_set, groups, keep, of_table, paired, pooled, seed_of, together
+from runs import RESULTS, computed, doses, evaluation_set, groups, keep, of_table, paired, pooled, prices, seed_of, together
 
 WORDS = "#8b949e"
 TEMPERATURES = ("0.6", "0.8", "1.2", "1.4", "1.6")
@@ -175,12 +175,34 @@ def frontier(found):
     return figure
 
 
+def doses_paid(found):
+    """Points of mean@k that held entropy costs, over the points that the law of the runs without a method foretells: a line for
+    each method, a point for each of its targets, with 95 % intervals."""
+    name, k = evaluation_set(found)
+    figure, axis = plt.subplots(figsize=(7.0, 4.2))
+    methods = {}
+    for group, pair in sorted(prices(found).items()):
+        methods.setdefault(group.rpartition("-")[0], []).append(pair)
+    for method, pairs in methods.items():
+        x, y = [100 * price["value"] for price, _ in pairs], [-100 * lost["value"] for _, lost in pairs]
+        half = lambda of: 50 * (of["interval"][1] - of["interval"][0])
+        axis.errorbar(x, y, [half(lost) for _, lost in pairs], [half(price) for price, _ in pairs], "o-", color=colour(method),
+                      label=method, linewidth=1.8, markersize=4, elinewidth=0.7)
+    axis.axline((0.0, 0.0), slope=1.0, color=WORDS, linewidth=0.8, label="the law")
+    axis.axhline(0.0, color=WORDS, linewidth=0.8, linestyle=":")
+    axis.set_xlabel(f"price by the law, points of mean@{k}")
+    axis.set_ylabel("paid")
+    axis.legend(fontsize=9)
+    return figure
+
+
 # Each picture: how it is drawn, and of which tables and groups; None stands for all groups.
 PICTURES = {
     "countdown-methods": (methods, {"countdown-methods": None}),
     "countdown-estimators": (law, {"countdown-law": ["grpo", "rloo", "reinforce", "on-policy", "base-brief", "base-early", "prime"]}),
     "autopilot": (autopilot, {"countdown-autopilot": None}),
     "countdown-temperature": (frontier, {"countdown-temperature": None}),
+    "countdown-doses": (doses_paid, {"countdown-doses": None}),
     "smollm2-law": (law, {"smollm2-methods": None}),
     "qwen2.5-coder-1.5b": (seeds, {"qwen2.5-coder-1.5b": ["grpo", "kl-cov", "clip-cov"]}),
     "forest": (forest, {
@@ -201,10 +223,11 @@ def main():
     arguments.add_argument("--keep", nargs=2, type=Path, metavar=("SWEEP", "TABLE"), help="write a sweep's metrics as a table")
     arguments.add_argument("--add", action="store_true", help="--keep: besides the runs that TABLE has")
     arguments.add_argument("--metrics", default="", metavar="REGEX", help="--keep: only metrics whose names begin so")
-    arguments.add_argument("--pool", action="store_true", help="write countdown-pooled.csv.gz from two other tables")
+    arguments.add_argument("--pool", action="store_true", help="write countdown-pooled and countdown-doses from other tables")
     given = arguments.parse_args()
     if given.pool:
-        return keep(pooled(), RESULTS / "countdown-pooled.csv.gz")
+        keep(pooled(), RESULTS / "countdown-pooled.csv.gz")
+        return keep(doses(), RESULTS / "countdown-doses.csv.gz", "eval/countdown|policy/entropy")
     if given.keep:
         sweep, table = given.keep
         found = groups(sweep, None)

@@ -87,15 +87,32 @@ def together(before, found):
 
 def pooled():
     """Ten seeds of four methods, up to step 200, from two tables; seed 101 chose the settings and is left out."""
-    tables = {"countdown-methods": {name: name for name in ("grpo", "clip-cov", "kl-cov", "reference-kl")},
-              "countdown-strength": {"grpo": "grpo", "clip-cov": "clip-cov-0.02", "kl-cov": "kl-cov-0.02-by-1", "reference-kl": "reference-kl-0.05"}}
+    found = gathered({
+        "countdown-methods": {name: name for name in ("grpo", "clip-cov", "kl-cov", "reference-kl")},
+        "countdown-strength": {"grpo": "grpo", "clip-cov": "clip-cov-0.02", "kl-cov": "kl-cov-0.02-by-1", "reference-kl": "reference-kl-0.05"},
+    })
+    return {group: {run: [row for row in rows if row["step"] <= 200] for run, rows in runs.items() if not run.endswith("/101")}
+            for group, runs in found.items()}
+
+
+def doses():
+    """Runs without a method, then three methods at four entropies and KL-Cov at two, of three tables."""
+    methods = ("skywork", "clip-cov", "reference-kl")
+    return gathered({
+        "countdown-equal-entropy": {"none": "none", **{f"{name}-20": name for name in (*methods, "kl-cov")}},
+        "countdown-equal-entropy-0.15": {f"{name}-15": name for name in (*methods, "kl-cov")},
+        "countdown-held": {f"{name}-{level}": f"{name}-{level}" for level in (25, 30) for name in methods},
+    })
+
+
+def gathered(tables):
+    """Runs of several tables, {name: {name/seed: rows}}, from {table: {name: the group's name in the table}}."""
     found = {}
     for table, names in tables.items():
         groups_of = of_table(RESULTS / f"{table}.csv.gz")
         for name, group in names.items():
             for run, rows in groups_of[group].items():
-                if (seed := seed_of(group, run)) != "101":
-                    found.setdefault(name, {})[f"{name}/{seed}"] = [row for row in rows if row["step"] <= 200]
+                found.setdefault(name, {})[f"{name}/{seed_of(group, run)}"] = rows
     return found
 
 
@@ -119,6 +136,15 @@ def paired(found, metrics):
     everything = analysis(found)
     ends = {row["measure"]["metric"]: row["against"] for row in everything["rows"] if row["measure"]["taken"] == "end"}
     return {group["name"]: [ends[metric][place]["difference"] for metric in metrics]
+            for place, group in enumerate(everything["groups"]) if place}
+
+
+def prices(found):
+    """What each group's runs should pay for entropy by the law of the first group's runs, and what they pay: {name: (price, paid)}."""
+    name, k = evaluation_set(found)
+    everything = analysis(found)
+    taken = {row["measure"]["taken"]: row for row in everything["rows"] if row["measure"]["metric"] == f"eval/{name}/mean@{k}"}
+    return {group["name"]: (taken["law-price"]["means"][place], taken["end"]["against"][place]["difference"])
             for place, group in enumerate(everything["groups"]) if place}
 
 
