@@ -69,7 +69,8 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         })?;
         return trl(&python, path);
     }
-    let commands = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
+    let (commands, open_quote) =
+        shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
     let mut found: Vec<_> = commands
         .iter()
         .filter_map(|command| Some((command.words[0].line, command_line(command)?)))
@@ -77,6 +78,9 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         .collect();
     // A script may run `trl sft` before `trl grpo`: the command with most settings counts.
     let Some(most) = (0..found.len()).rev().max_by_key(|i| found[*i].1.settings.len()) else {
+        if let Some(line) = open_quote {
+            bail!("{name}:{line}: a quote does not end, so that no command behind it is read");
+        }
         bail!(
             "{name}: has no command with settings that trains with TRL or verl: `python3 -m \
              verl.trainer.main_ppo KEY=VALUE ...` or `trl grpo --NAME VALUE ...`; a Python script \
@@ -131,9 +135,7 @@ fn command_line(Command { words, doubts }: &Command) -> Option<Script> {
         script.take_flags(&words[..start], |name| name == "num_processes");
         script.take_flags(&words[start + 1..], |_| true);
     }
-    script.remarks.extend(doubts.iter().map(|(line, name)| {
-        format!("line {line}: {name} is taken from here, in a branch that may not run")
-    }));
+    script.remarks.extend(doubts.iter().map(|(line, doubt)| format!("line {line}: {doubt}")));
     Some(script)
 }
 

@@ -8,7 +8,7 @@ fn cases(name: &str) -> Vec<[String; 2]> {
 #[test]
 fn words_are_what_a_shell_makes_of_them() {
     for [script, expected] in cases("words") {
-        let commands = shell::commands(&script).unwrap();
+        let (commands, _) = shell::commands(&script).unwrap();
         let shown = |word: &Word| match word.unread.first() {
             Some((_, reason)) => format!("{} ({reason})", word.text),
             None => word.text.clone(),
