@@ -177,7 +177,7 @@ impl Draft<'_> {
     }
 
     /// The reason why a setting could not be read.
-    fn unread(&self, name: &str) -> Option<&str> {
+    pub(super) fn unread(&self, name: &str) -> Option<&str> {
         self.settings[self.find(name)?].unread.as_deref()
     }
 

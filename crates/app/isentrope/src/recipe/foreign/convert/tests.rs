@@ -111,6 +111,31 @@ fn flags_win_and_rows_are_counted() {
     }
 }
 
+#[test]
+fn a_yaml_file_beside_the_script_has_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "# Model\nmodel_name_or_path: m/m  # or another\ndataset_name: a/b\nmax_steps: 9\n\
+                learning_rate: 2.0e-05\nsystem_prompt: \"Say # \\\"so\\\".\\n\"\nreward_funcs:\n- \
+                accuracy\n- lib.r\nreward_weights:\n  - 1.0\n  - 0.5\nlr_scheduler_type: cosine\n\
+                lr_scheduler_kwargs:\n  min_lr_rate: 0.1\nseed: |\n  7\n";
+    fs::write(dir.path().join("c.yaml"), yaml).unwrap();
+    let script = dir.path().join("run.sh").display().to_string();
+    let recipe = converted("trl grpo --max_steps 7 --config c.yaml", &script, &[]);
+    for part in [
+        "path = \"m/m\"",
+        "steps = 7\n",
+        "learning_rate = 2e-5",
+        "final_fraction = 0.1",
+        "verifier = \"math\"\nweight = 1.0",
+        "python = \"lib:r\"",
+        "# seed: line 16 of c.yaml is not read",
+    ] {
+        assert!(recipe.contains(part), "{part}\n{recipe}");
+    }
+    let read: toml::Table = recipe.parse().unwrap();
+    assert_eq!(read["data"]["system"].as_str(), Some("Say # \"so\".\n"));
+}
+
 const VERL: &str = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=m \
                     data.train_files=d.jsonl algorithm.adv_estimator=grpo ";
 

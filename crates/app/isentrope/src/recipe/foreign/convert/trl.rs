@@ -1,6 +1,6 @@
 //! Settings of TRL that decide together, or whose units differ.
 
-use super::super::value;
+use super::super::{script::PROCESSES, value};
 use super::{Draft, FIRST, LONGER};
 use anyhow::Result;
 use isentrope_settings::has_key;
@@ -17,11 +17,13 @@ impl Draft<'_> {
             self.remark("packing = true", reason);
             self.done(&["packing"]);
         }
-        let batch = ["per_device_train_batch_size", "num_processes", "gradient_accumulation_steps"];
+        let batch = ["per_device_train_batch_size", "gradient_accumulation_steps"];
         let sampled = ["steps_per_generation", "generation_batch_size", "num_generations"];
-        let is_unread = self.is_unread(&batch) | self.is_unread(&sampled);
-        let [per_device, processes, accumulation] =
-            batch.map(|name| self.whole(name).unwrap_or(1).max(1));
+        let counts = [&batch[..], &sampled, &PROCESSES].concat();
+        let is_unread = self.is_unread(&counts);
+        let count = |name: &str| self.whole(name).unwrap_or(1).max(1);
+        let [per_device, accumulation] = batch.map(count);
+        let processes = PROCESSES.map(count).into_iter().fold(1, i64::saturating_mul);
         let update = per_device.saturating_mul(processes).saturating_mul(accumulation);
         let factors: Vec<String> = [per_device, processes, accumulation]
             .iter()
@@ -29,10 +31,18 @@ impl Draft<'_> {
             .map(i64::to_string)
             .collect();
         let factors = if update == 1 { "1".to_owned() } else { factors.join(" x ") };
-        if self.find("num_processes").is_none() {
+        // The first three are what a launcher starts on one machine.
+        if PROCESSES[..3].iter().all(|name| self.find(name).is_none()) {
             let reason = "taken to be 1; with more GPUs, multiply the prompts by their number";
             self.remark("num_processes", reason);
         }
+        for name in PROCESSES {
+            if let Some(reason) = self.unread(name) {
+                let reason = format!("{reason}; the batch of an update is a multiple of it");
+                self.remark(name, &reason);
+            }
+        }
+        self.settings.retain(|setting| !PROCESSES.contains(&&*setting.name));
         let (mut updates, mut per_step) = (1, update);
         if is_unread {
             per_step = 0; // not known; what is unread is named
@@ -43,7 +53,8 @@ impl Draft<'_> {
             let by_steps = |steps: i64| steps.saturating_mul(update / accumulation);
             let responses = self
                 .whole("generation_batch_size")
-                .unwrap_or_else(|| self.whole("steps_per_generation").map_or(update, by_steps));
+                .unwrap_or_else(|| self.whole("steps_per_generation").map_or(update, by_steps))
+                .max(update); // an update takes several generations of one policy
             let whole_groups = |responses: i64| (responses / group).max(1);
             per_step = whole_groups(responses);
             let is_whole = responses == update;

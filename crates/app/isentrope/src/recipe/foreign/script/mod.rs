@@ -4,11 +4,14 @@ mod python;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod yaml;
 
 use anyhow::{Result, anyhow, bail};
+use isentrope_files::open_regular;
 use python::{Argument, Call, Python, Value};
 use shell::{Command, Word};
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -53,6 +56,14 @@ const MODEL: &str = "model_name_or_path";
 const REWARDS: &str = "reward_funcs";
 /// The flag of TRL's command line for adapters.
 const USE_PEFT: &str = "use_peft";
+/// Flags of accelerate, torchrun and deepspeed whose product is the number of processes.
+pub const PROCESSES: [&str; 5] =
+    ["num_processes", "nproc_per_node", "num_gpus", "nnodes", "num_nodes"];
+/// Parts of the names of programs that do not train.
+const OTHERS: [&str; 8] =
+    ["data", "eval", "evaluate", "generate", "generation", "inference", "merge", "test"];
+/// Bytes that a YAML file stays below.
+const YAML: u64 = 1 << 18;
 /// Adapters: true, with peft's settings as keys of a table of this name.
 const ADAPTERS: &str = "peft_config";
 
@@ -71,9 +82,10 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
     }
     let (commands, open_quote) =
         shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
+    let dir = path.parent().unwrap_or(Path::new(""));
     let mut found: Vec<_> = commands
         .iter()
-        .filter_map(|command| Some((command.words[0].line, command_line(command)?)))
+        .filter_map(|command| Some((command.words[0].line, command_line(command, dir)?)))
         .filter(|(_, script)| !script.settings.is_empty() || !script.remarks.is_empty())
         .collect();
     // A script may run `trl sft` before `trl grpo`: the command with most settings counts.
@@ -84,7 +96,7 @@ pub fn read(text: &str, path: &Path) -> Result<Script> {
         bail!(
             "{name}: has no command with settings that trains with TRL or verl: `python3 -m \
              verl.trainer.main_ppo KEY=VALUE ...` or `trl grpo --NAME VALUE ...`; a Python script \
-             for TRL ends in .py, and of a YAML file's settings write KEY=VALUE"
+             for TRL ends in .py, and a YAML file is read behind `trl grpo --config`"
         )
     };
     let (_, mut script) = found.remove(most);
@@ -107,8 +119,15 @@ fn literal(word: &str) -> Option<toml::Value> {
     digits.parse().ok().map(toml::Value::Integer).or_else(float)
 }
 
-/// The settings of a command that trains: `trl NAME`, `-m MODULE.NAME` or `DIR/NAME.py`.
-fn command_line(Command { words, doubts }: &Command) -> Option<Script> {
+/// The settings of a command that trains: `trl NAME`, `-m MODULE.NAME` or `DIR/NAME.py`. Files of
+/// its flags may lie in the script's directory.
+fn command_line(Command { words, doubts }: &Command, dir: &Path) -> Option<Script> {
+    // verl's settings have dots and no dashes.
+    let is_override = |word: &Word| {
+        let name = word.text.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| name.contains('.') && !name.starts_with('-'))
+    };
+    let last_override = words.iter().rposition(is_override);
     let trainer = |i: usize| {
         let word = Path::new(&words[i].text);
         let before = i.checked_sub(1).map(|i| Path::new(&words[i].text).file_name());
@@ -120,10 +139,19 @@ fn command_line(Command { words, doubts }: &Command) -> Option<Script> {
             }
             _ => return None,
         };
-        match name {
-            "grpo" => Some(Trainer::TrlGrpo),
-            "sft" => Some(Trainer::TrlSft),
-            _ => name.starts_with("main_").then_some(Trainer::Verl),
+        let parts: Vec<&str> = name.split(['_', '-']).collect();
+        let has = |names: &[&str]| parts.iter().any(|part| names.contains(part));
+        let has_overrides = last_override.is_some_and(|last| last > i);
+        if has(&OTHERS) {
+            None
+        } else if parts[0] == "main" || has(&["main"]) && has_overrides {
+            Some(Trainer::Verl)
+        } else if has_overrides {
+            None
+        } else if has(&["grpo", "gspo"]) {
+            Some(Trainer::TrlGrpo)
+        } else {
+            has(&["sft"]).then_some(Trainer::TrlSft)
         }
     };
     let (start, trainer) = (0..words.len()).find_map(|i| Some((i, trainer(i)?)))?;
@@ -132,8 +160,8 @@ fn command_line(Command { words, doubts }: &Command) -> Option<Script> {
         words[start + 1..].iter().for_each(|word| script.take_override(word));
     } else {
         // `accelerate launch --num_processes 8` stands before the script.
-        script.take_flags(&words[..start], |name| name == "num_processes");
-        script.take_flags(&words[start + 1..], |_| true);
+        script.take_flags(&words[..start], dir, true);
+        script.take_flags(&words[start + 1..], dir, false);
     }
     script.remarks.extend(doubts.iter().map(|(line, doubt)| format!("line {line}: {doubt}")));
     Some(script)
@@ -147,6 +175,16 @@ impl Script {
     fn set(&mut self, name: &str, value: Option<toml::Value>, unread: Option<String>) {
         self.settings.retain(|setting| setting.name != name);
         self.settings.push(Setting { name: name.to_owned(), value, unread });
+    }
+
+    /// Says that the file of `--config` is not there, which decides about adapters.
+    fn miss_config(&mut self, line: usize, file: &str) {
+        let reason = format!("line {line}: {file} of --config is not there");
+        if !self.settings.iter().any(|one| one.name == USE_PEFT) {
+            let what = format!("begin where it lies, or add --{USE_PEFT} false or true");
+            self.set(USE_PEFT, None, Some(format!("{reason} and may set it: {what}")));
+        }
+        self.remarks.push(reason);
     }
 
     /// Takes verl's `key=value`, with or without Hydra's `+` or `++` before it.
@@ -164,13 +202,18 @@ impl Script {
         }
     }
 
-    /// Takes `--name value ...`, `--name=value` and `--name`.
-    fn take_flags(&mut self, words: &[Word], is_taken: impl Fn(&str) -> bool) {
+    /// Takes `--name value ...`, `--name=value` and `--name`; of the program that launches the
+    /// script's processes, their number alone.
+    fn take_flags(&mut self, words: &[Word], dir: &Path, is_launcher: bool) {
+        let config = if is_launcher { "config_file" } else { "config" };
+        let is_taken = |name: &str| !is_launcher || PROCESSES.contains(&name);
+        let is_flag = |text: &str| {
+            text.strip_prefix('-').is_some_and(|name| name.starts_with(|c: char| !c.is_numeric()))
+        };
         let mut rest = words.iter().peekable();
         while let Some(word) = rest.next() {
             let Some(flag) = word.text.strip_prefix("--") else {
-                // Words before the script's name are another program's.
-                if is_taken(USE_PEFT) {
+                if !is_launcher {
                     self.remarks.extend(word.reason());
                 }
                 continue;
@@ -181,7 +224,7 @@ impl Script {
             };
             let name = name.replace('-', "_");
             let mut values: Vec<&Word> = Vec::new();
-            while let Some(value) = rest.next_if(|word| !word.text.starts_with("--")) {
+            while let Some(value) = rest.next_if(|word| !is_flag(&word.text)) {
                 values.push(value);
             }
             // An unknown word behind a value may be other flags.
@@ -202,18 +245,34 @@ impl Script {
                 ),
             };
             let unread = values.iter().chain([&word]).find_map(|word| word.reason());
-            if name == "config" {
-                let reason = format!("line {}: the file of --config is not read", word.line);
-                if is_taken(USE_PEFT) && !self.settings.iter().any(|one| one.name == USE_PEFT) {
-                    let unread = format!("{reason} and may set it, unless --{USE_PEFT} does");
-                    self.set(USE_PEFT, None, Some(unread));
+            if name == config {
+                let file = value.as_ref().and_then(|file| file.as_str()).unwrap_or("the file");
+                match config_file(file, dir) {
+                    Some(settings) => {
+                        for new in settings.into_iter().filter(|new| is_taken(&new.name)) {
+                            if !self.settings.iter().any(|known| known.name == new.name) {
+                                self.settings.push(new);
+                            }
+                        }
+                    }
+                    None if is_launcher => {}
+                    None => self.miss_config(word.line, file),
                 }
-                self.remarks.push(reason);
             } else if is_taken(&name) {
                 self.set(&name, value.filter(|_| unread.is_none()), unread);
             }
         }
     }
+}
+
+/// The settings of a YAML file, which may lie in a script's directory.
+fn config_file(file: &str, dir: &Path) -> Option<Vec<Setting>> {
+    let is_yaml = Path::new(file).extension().is_some_and(|end| end == "yaml" || end == "yml");
+    let places = [Path::new(file).to_path_buf(), dir.join(file)];
+    let opened = places.iter().filter(|_| is_yaml).find_map(|place| open_regular(place).ok())?;
+    let mut text = String::new();
+    let size = opened.take(YAML).read_to_string(&mut text).ok()?;
+    ((size as u64) < YAML).then(|| yaml::settings(&text, file))
 }
 
 /// The settings of a Python script for TRL.
