@@ -14,7 +14,6 @@
 //! No file here knows a model or a trainer.
 
 pub mod alarms;
-mod collapse;
 pub mod inspect;
 pub mod law;
 pub mod log;

@@ -183,3 +183,26 @@ fn problems(path: &Path) -> Option<Vec<Problem>> {
     .ok()?;
     Some(all)
 }
+
+/// The step of the first measurement at which half of the change was over; none if the change is
+/// less than 2 % of the first value.
+pub(super) fn half_way(series: &[(u64, f64)]) -> Option<u64> {
+    let (first, last) = (series.first()?.1, series.last()?.1);
+    let middle = first + (last - first) / 2.0;
+    let is_over = |value: f64| if last > first { value >= middle } else { value <= middle };
+    let is_large = (last - first).abs() > 0.02 * first.abs().max(f64::MIN_POSITIVE);
+    series.iter().find(|(_, value)| is_large && is_over(*value)).map(|(step, _)| *step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_a_change_is_over_at_a_measurement() {
+        assert_eq!(half_way(&[(0, 2.0), (10, 1.2), (50, 0.2)]), Some(50));
+        assert_eq!(half_way(&[(0, 0.0), (10, 0.25), (50, 0.5)]), Some(10));
+        assert_eq!(half_way(&[(0, 1.0), (5, 1.0), (10, 0.985)]), None);
+        assert_eq!((half_way(&[]), half_way(&[(0, 0.5)])), (None, None));
+    }
+}

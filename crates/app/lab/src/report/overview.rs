@@ -5,17 +5,10 @@ use super::law_section::ceiling;
 use super::number::{percent, plain};
 use super::run::{PageRun, place};
 use super::text::short_name;
-use crate::law::Point;
+use crate::log::Series;
 use crate::page::{self, heads};
 use crate::run::EvaluatedSet;
 use std::fmt::Write;
-
-/// The best accuracy, the earliest of equal ones.
-pub(super) fn best(points: &[Point]) -> Option<Point> {
-    let better =
-        |best: Point, point: Point| if point.accuracy > best.accuracy { point } else { best };
-    points.iter().copied().reduce(better)
-}
 
 /// The table.
 pub(super) fn html(runs: &[PageRun]) -> String {
@@ -73,14 +66,14 @@ fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     let entropy = set.ends().map(|(first, last)| {
         from_to((first.step, first.entropy), (last.step, last.entropy), plain)
     });
-    let accuracies = run.accuracies(set);
-    let accuracy = accuracies.first().zip(accuracies.last());
-    let accuracy = accuracy.map(|(first, last)| {
-        from_to((first.step, first.accuracy), (last.step, last.accuracy), percent)
-    });
-    let best = best(&accuracies).map(|best| {
-        format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step)
-    });
+    // An accuracy without an entropy is no point of the law, and counts here all the same.
+    let accuracies = run.data.log.series(&set.measured.accuracy);
+    let accuracy = accuracies
+        .and_then(|series| series.first().zip(series.last()))
+        .map(|(first, last)| from_to(first, last, percent));
+    let best = accuracies
+        .and_then(Series::largest)
+        .map(|(step, best)| format!("{} <span class=\"quiet\">step {step}</span>", percent(best)));
     let ceiling = set.study().holds().map_or("no law".into(), ceiling);
     let [entropy, accuracy, best] =
         [entropy, accuracy, best].map(|cell| cell.unwrap_or("–".into()));

@@ -2,9 +2,8 @@
 
 use super::MAX_RUNS;
 use super::text::{shortened, words};
-use crate::law::Point;
 use crate::law::points::ROLLOUT;
-use crate::log::{RunLog, Series};
+use crate::log::RunLog;
 use crate::run::{EvaluatedSet, Run};
 use crate::seeds::{Control, Entry};
 use crate::visible::visible;
@@ -47,13 +46,6 @@ impl PageRun {
     /// The sets that have points.
     pub fn sets(&self) -> impl Iterator<Item = &EvaluatedSet> {
         self.data.sets.iter().filter(|set| set.ends().is_some())
-    }
-
-    /// All accuracies of a set, with an entropy or without, as points of entropy NaN.
-    pub fn accuracies(&self, set: &EvaluatedSet) -> Vec<Point> {
-        let point = |(step, accuracy)| Point { step, entropy: f64::NAN, accuracy };
-        let series = self.data.log.series(&set.measured.accuracy);
-        series.into_iter().flat_map(Series::iter).map(point).collect()
     }
 
     /// Takes over a sweep's knowledge.

@@ -2,15 +2,13 @@
 //! left out.
 
 use super::MAX_SETS;
-use super::change::{Change, NATS, OfResponses, SHARES};
+use super::change::{Change, NATS, OfResponses, SHARES, half_way};
 use super::curves::swatch;
 use super::law_section::{ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
-use super::overview::best;
 use super::parts;
 use super::run::{PageRun, place};
 use super::text::{short_name, words};
-use crate::collapse::{GAINED, SPENT, growth, half_way};
 use crate::law::points::{ROLLOUT, SetPoints};
 use crate::log::{Series, of_set};
 use crate::run::EvaluatedSet;
@@ -228,8 +226,8 @@ fn which_entropy(measured: &SetPoints) -> String {
 
 fn entropy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     let what = which_entropy(&set.measured);
-    let points = &set.measured.points;
-    let series: Vec<(u64, f64)> = points.iter().map(|point| (point.step, point.entropy)).collect();
+    let points = set.measured.points.iter();
+    let series: Vec<(u64, f64)> = points.map(|point| (point.step, point.entropy)).collect();
     let change = if set.measured.set == ROLLOUT {
         Change::of_rollouts(run, &series)
     } else if set.measured.entropy.starts_with("eval/") {
@@ -238,14 +236,15 @@ fn entropy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
         Change::of(run, &series)
     }?;
     let mut text = format!("{what} {}", change.words(&NATS));
-    if let Some(fall) = growth(points, SPENT).filter(|_| change.is_fall()) {
-        let [(_, first), (last, _)] = change.ends;
+    if change.is_fall()
+        && let Some(step) = half_way(&series)
+    {
+        let [(_, first), (last, end)] = change.ends;
+        // Nothing has no shares.
         if first > 0.0 {
-            text += &format!(", {}", percent(fall / first)); // of nothing there are no shares
+            text += &format!(", {}", percent((first - end) / first));
         }
-        if let Some(step) = half_way(points, SPENT) {
-            text += &format!("; half of the fall was over by step {step} of {last}");
-        }
+        text += &format!("; half of the fall was over by step {step} of {last}");
     }
     Some(text + ".")
 }
@@ -254,8 +253,8 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     let SetPoints { set: name, accuracy, .. } = &set.measured;
     let place = if name == ROLLOUT { "the training prompts".into() } else { short_name(name) };
     let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(accuracy));
-    let points = run.accuracies(set);
-    let series: Vec<(u64, f64)> = points.iter().map(|point| (point.step, point.accuracy)).collect();
+    let all = values(run, accuracy)?;
+    let series: Vec<(u64, f64)> = all.iter().collect();
     let change = if name == ROLLOUT {
         Change::of_rollouts(run, &series)
     } else if accuracy.contains("/mean@") {
@@ -265,16 +264,16 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     }?;
     let mut text = format!("{what} {}", change.words(&SHARES));
     if change.is_rise()
-        && let Some(step) = half_way(&points, GAINED)
+        && let Some(step) = half_way(&series)
     {
         text += &format!("; half of the gain was made by step {step}");
     }
     let [_, (last, _)] = change.ends;
-    if points.len() > 1 && !change.has_same_weights {
-        let best = best(&points)?;
-        text += &match best.step == last {
+    if series.len() > 1 && !change.has_same_weights {
+        let (step, best) = all.largest()?;
+        text += &match step == last {
             true => "; that is its best".to_owned(),
-            false => format!("; its best was {} after step {}", percent(best.accuracy), best.step),
+            false => format!("; its best was {} after step {step}", percent(best)),
         };
     }
     Some(text + ".")
