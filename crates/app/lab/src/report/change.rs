@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The format of a quantity and of its differences.
 pub(super) struct Scale {
-    value: fn(f64) -> String,
+    pub value: fn(f64) -> String,
     unit: &'static str,
     difference: fn(f64) -> String,
     unit_of_difference: &'static str,
@@ -28,6 +28,17 @@ pub(super) const SHARES: Scale = Scale {
     difference: |share| fixed(100.0 * share, 1),
     unit_of_difference: " points",
 };
+
+/// Mean scores, which may be any numbers.
+pub(super) const SCORES: Scale =
+    Scale { value: plain, unit: "", difference: plain, unit_of_difference: "" };
+
+impl Scale {
+    /// A difference with its unit.
+    pub fn difference(&self, difference: f64) -> String {
+        format!("{}{}", (self.difference)(difference), self.unit_of_difference)
+    }
+}
 
 /// A quantity at its first and its last measurement.
 pub(super) struct Change {

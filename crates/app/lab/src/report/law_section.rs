@@ -1,6 +1,7 @@
 //! The law R = -a exp(H) + b of each run: its numbers, its prediction, or the reasons against it.
 
 use super::MAX_SETS;
+use super::change::Scale;
 use super::curves::{Chart, Line, Style, legend, swatch};
 use super::number::{DRAWABLE, percent, plain};
 use super::run::{PageRun, place};
@@ -36,14 +37,15 @@ fn set_names(runs: &[PageRun]) -> Vec<&str> {
 /// A chart for each of the first sets.
 pub(super) fn charts(runs: &[PageRun]) -> Vec<Chart> {
     let chart = |(number, name): (usize, &str)| {
-        let of_set = sets(runs).filter(|(_, set)| set.measured.set == name);
+        let of_set: Vec<_> = sets(runs).filter(|(_, set)| set.measured.set == name).collect();
+        let share = of_set.iter().all(|(run, set)| runs[*run].has_shares(&set.measured.accuracy));
         Chart {
             id: format!("law-{number}"),
             x: "entropy, nats",
-            y: String::new(),
-            share: true,
+            y: if share { String::new() } else { "score".into() },
+            share,
             together: true,
-            lines: of_set.flat_map(|(run, set)| lines(run, set.study())).collect(),
+            lines: of_set.into_iter().flat_map(|(run, set)| lines(run, set.study())).collect(),
         }
     };
     set_names(runs).into_iter().take(MAX_SETS).enumerate().map(chart).collect()
@@ -146,16 +148,17 @@ fn table(runs: &[PageRun]) -> String {
             continue;
         };
         let last = measured.points.last().map_or(f64::NAN, |point| point.accuracy);
+        let scale = runs[i].scale(&measured.accuracy);
         let cells = [
             with_interval(&fit.a, plain),
             with_interval(&fit.b, plain),
-            ceiling(fit),
+            ceiling(study, scale).unwrap_or_default(),
             plain(fit.r_squared),
             measured.points.len().to_string(),
-            percent(last),
+            (scale.value)(last),
         ];
         html += &cells.map(|cell| format!("<td>{cell}</td>")).concat();
-        let _ = writeln!(html, "<td class=\"words\">{}</td></tr>", beginning(study, last));
+        let _ = writeln!(html, "<td class=\"words\">{}</td></tr>", beginning(study, last, scale));
     }
     let names: String = names.iter().map(|name| format!("<li>{name}</li>\n")).collect();
     let table = page::table("The law of each run", "runs", &heads, &html);
@@ -199,32 +202,33 @@ fn with_interval(interval: &Interval, shown: fn(f64) -> String) -> String {
     format!("{} <span class=\"quiet\">[{}, {}]</span>", shown(value), shown(low), shown(high))
 }
 
-/// The ceiling, if accuracy can reach it.
-pub(super) fn ceiling(fit: &Fit) -> String {
-    match fit.ceiling.value {
-        value if value > 1.0 => format!("above {}", percent(1.0)),
-        value if value < 0.0 => format!("below {}", percent(0.0)),
-        _ => with_interval(&fit.ceiling.cut(0.0, 1.0), percent),
-    }
+/// The ceiling of a law that holds, if accuracy can reach it.
+pub(super) fn ceiling(study: &Study, scale: &Scale) -> Option<String> {
+    let (ceiling, _) = study.ceiling()?;
+    Some(match ceiling.value {
+        value if study.is_of_shares() && value > 1.0 => format!("above {}", percent(1.0)),
+        value if study.is_of_shares() && value < 0.0 => format!("below {}", percent(0.0)),
+        _ => with_interval(&ceiling, scale.value),
+    })
 }
 
 /// The beginning's prediction of the last accuracy, and the error of every form over the rest, as
 /// HTML.
-fn beginning(study: &Study, last: f64) -> String {
+fn beginning(study: &Study, last: f64, scale: &Scale) -> String {
     let Some(prediction) = &study.prediction else { return "none: too few evaluations".into() };
     let mut scored = prediction.scored.iter();
     let Some(law) = scored.find(|scored| scored.form == Form::Law) else {
         return "none: no law in it".into();
     };
     let others = prediction.scored.iter().filter(|scored| scored.form != Form::Law);
-    let others = others.map(|o| format!("{}: {}", words(o.form.name()), percent(o.rmse)));
+    let others = others.map(|o| format!("{}: {}", words(o.form.name()), (scale.value)(o.rmse)));
     format!(
         "{} from {} evaluations up to step {}; RMSE of the rest {} <span \
          class=\"quiet\">({})</span>",
-        percent(last + law.error_at_end),
+        (scale.value)(last + law.error_at_end),
         prediction.prefix,
         prediction.until,
-        percent(law.rmse),
+        (scale.value)(law.rmse),
         others.collect::<Vec<_>>().join("; ")
     )
 }

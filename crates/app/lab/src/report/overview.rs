@@ -68,13 +68,14 @@ fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     });
     // An accuracy without an entropy is no point of the law, and counts here all the same.
     let accuracies = run.data.log.series(&set.measured.accuracy);
+    let scale = run.scale(&set.measured.accuracy);
     let accuracy = accuracies
         .and_then(|series| series.first().zip(series.last()))
-        .map(|(first, last)| from_to(first, last, percent));
-    let best = accuracies
-        .and_then(Series::largest)
-        .map(|(step, best)| format!("{} <span class=\"quiet\">step {step}</span>", percent(best)));
-    let ceiling = set.study().holds().map_or("no law".into(), ceiling);
+        .map(|(first, last)| from_to(first, last, scale.value));
+    let best = accuracies.and_then(Series::largest).map(|(step, best)| {
+        format!("{} <span class=\"quiet\">step {step}</span>", (scale.value)(best))
+    });
+    let ceiling = ceiling(set.study(), scale).unwrap_or("no law".into());
     let [entropy, accuracy, best] =
         [entropy, accuracy, best].map(|cell| cell.unwrap_or("–".into()));
     format!("<td>{name}</td><td>{entropy}</td><td>{accuracy}</td><td>{best}</td><td>{ceiling}</td>")

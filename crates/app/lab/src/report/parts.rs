@@ -4,11 +4,9 @@
 use super::MAX_SETS;
 use super::charts::Unit;
 use super::curves::{Frame, Metric};
-use super::number::percent;
 use super::overview::from_to;
 use super::run::PageRun;
 use super::text::{seen, short_name};
-use crate::law::Point;
 use crate::law::points::SetPoints;
 use crate::log::SetMetric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +61,9 @@ pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
         };
         let accuracy =
             parts.values().map(|part| Metric::of(runs, part.accuracy, part.name.to_owned()));
-        frames.push(frame("Accuracy", Unit::Share, ACCURACY, accuracy.collect()));
+        let has_shares = |part: &Part<'_>| runs.iter().all(|run| run.has_shares(part.accuracy));
+        let unit = if parts.values().all(has_shares) { Unit::Share } else { Unit::Named("score") };
+        frames.push(frame("Accuracy", unit, ACCURACY, accuracy.collect()));
         let entropy = parts.values().filter_map(|part| Some((part.entropy?, part.name)));
         let entropy = entropy.map(|(metric, name)| Metric::of(runs, metric, name.to_owned()));
         frames.push(frame("Entropy", Unit::Named("nats"), ENTROPY, entropy.collect()));
@@ -78,21 +78,16 @@ const ENTROPY: &str = "Where entropy is gone and accuracy is not there, that kin
 
 /// The course of the parts of a set, as HTML.
 pub(super) fn sentence(run: &PageRun, set: &str) -> Option<String> {
-    let ends = |measured: &'_ SetPoints| -> Option<(String, Point, Point)> {
-        let name = measured.set.get(set.len() + 1..)?;
-        Some((short_name(name), *measured.points.first()?, *measured.points.last()?))
+    let words = |part: &&SetPoints| {
+        let name = short_name(part.set.get(set.len() + 1..)?);
+        let [first, last] =
+            [part.points.first()?, part.points.last()?].map(|point| (point.step, point.accuracy));
+        let shown = run.scale(&part.accuracy).value;
+        Some(format!("<bdi>{name}</bdi> {}", from_to(first, last, shown)))
     };
     let parts: Vec<&SetPoints> =
         run.data.parts.iter().filter(|part| part.part_of.as_deref() == Some(set)).collect();
-    let said: Vec<String> = parts
-        .iter()
-        .filter_map(|part| ends(part))
-        .take(MAX_NAMED)
-        .map(|(name, first, last)| {
-            let ends = [first, last].map(|point| (point.step, point.accuracy));
-            format!("<bdi>{name}</bdi> {}", from_to(ends[0], ends[1], percent))
-        })
-        .collect();
+    let said: Vec<String> = parts.iter().filter_map(words).take(MAX_NAMED).collect();
     let more = match parts.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -1,6 +1,7 @@
 //! The runs of a report, each under a name of its own.
 
 use super::MAX_RUNS;
+use super::change::{SCORES, SHARES, Scale};
 use super::text::{shortened, words};
 use crate::law::points::ROLLOUT;
 use crate::log::RunLog;
@@ -46,6 +47,17 @@ impl PageRun {
     /// The sets that have points.
     pub fn sets(&self) -> impl Iterator<Item = &EvaluatedSet> {
         self.data.sets.iter().filter(|set| set.ends().is_some())
+    }
+
+    /// Whether all numbers of an accuracy can be shares. Mean scores may not be.
+    pub fn has_shares(&self, accuracy: &str) -> bool {
+        let mut values = self.data.log.series(accuracy).into_iter().flat_map(|s| &s.values);
+        values.all(|value| (0.0..=1.0).contains(value))
+    }
+
+    /// The scale of an accuracy.
+    pub fn scale(&self, accuracy: &str) -> &'static Scale {
+        if self.has_shares(accuracy) { &SHARES } else { &SCORES }
     }
 
     /// Takes over a sweep's knowledge.

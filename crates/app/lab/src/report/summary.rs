@@ -2,7 +2,7 @@
 //! left out.
 
 use super::MAX_SETS;
-use super::change::{Change, NATS, OfResponses, SHARES, half_way};
+use super::change::{Change, NATS, OfResponses, half_way};
 use super::curves::swatch;
 use super::law_section::{ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
@@ -75,7 +75,7 @@ fn sentences(run: &PageRun) -> Vec<String> {
         all.extend(entropy(run, set));
         all.extend(accuracy(run, set));
         all.extend(parts::sentence(run, &set.measured.set));
-        all.push(the_law(set));
+        all.push(the_law(run, set));
     }
     let sets = run.sets().count();
     if sets > MAX_SETS {
@@ -104,16 +104,6 @@ fn mean_of(run: &PageRun, metric: &str) -> Option<f64> {
 
 fn sum_of(run: &PageRun, metric: &str) -> f64 {
     values(run, metric).map_or(0.0, |series| series.values.iter().sum())
-}
-
-/// A difference of shares, in percentage points.
-fn points(difference: f64) -> String {
-    let points = 100.0 * difference;
-    if points.abs() < 1e6 {
-        format!("{points:.1} points")
-    } else {
-        format!("{} points", plain(points))
-    }
 }
 
 fn code(metric: &str) -> String {
@@ -262,7 +252,8 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     } else {
         Change::of(run, &series)
     }?;
-    let mut text = format!("{what} {}", change.words(&SHARES));
+    let scale = run.scale(accuracy);
+    let mut text = format!("{what} {}", change.words(scale));
     if change.is_rise()
         && let Some(step) = half_way(&series)
     {
@@ -273,13 +264,13 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
         let (step, best) = all.largest()?;
         text += &match step == last {
             true => "; that is its best".to_owned(),
-            false => format!("; its best was {} after step {step}", percent(best)),
+            false => format!("; its best was {} after step {step}", (scale.value)(best)),
         };
     }
     Some(text + ".")
 }
 
-fn the_law(set: &EvaluatedSet) -> String {
+fn the_law(run: &PageRun, set: &EvaluatedSet) -> String {
     let (measured, study) = (&set.measured, set.study());
     let place = short_name(place(&measured.set));
     let Some(fit) = study.holds() else {
@@ -292,8 +283,9 @@ fn the_law(set: &EvaluatedSet) -> String {
         measured.points.len(),
         plain(fit.r_squared)
     );
-    let ceiling = ceiling(fit);
-    if !(0.0..=1.0).contains(&fit.ceiling.value) {
+    let scale = run.scale(&measured.accuracy);
+    let ceiling = ceiling(study, scale).unwrap_or_default();
+    if study.is_of_shares() && !(0.0..=1.0).contains(&fit.ceiling.value) {
         return format!(
             "{fitted}, accuracy would end {ceiling} when no entropy is left, which cannot be: the \
              part of the way that was seen is too small to say where it ends."
@@ -302,9 +294,9 @@ fn the_law(set: &EvaluatedSet) -> String {
     let left = fit.ceiling.value - last.accuracy;
     let left = if left > 0.0 {
         let nats = plain(last.entropy);
-        format!("the {nats} nats that are left would buy {} more", points(left))
+        format!("the {nats} nats that are left would buy {} more", scale.difference(left))
     } else {
-        format!("the last evaluation is {} above it already", points(-left))
+        format!("the last evaluation is {} above it already", scale.difference(-left))
     };
     let remarks = words(&remarks(study));
     format!("{fitted}, accuracy ends at <b>{ceiling}</b> when no entropy is left; {left}.{remarks}")

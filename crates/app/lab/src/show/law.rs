@@ -63,13 +63,11 @@ fn formula(fit: &Fit) -> String {
 
 fn ceiling(fit: &Fit, study: &Study) -> String {
     let Interval { value, low, high } = study.ceiling().map_or(fit.ceiling, |(ceiling, _)| ceiling);
-    let interval = if low < high {
-        format!(" [{}, {}]", fixed(100.0 * low, 1), fixed(100.0 * high, 1))
-    } else {
-        String::new()
-    };
+    let end = |end: f64| if study.is_of_shares() { fixed(100.0 * end, 1) } else { fixed(end, 3) };
+    let interval =
+        if low < high { format!(" [{}, {}]", end(low), end(high)) } else { String::new() };
     let now = study.points.last().map_or(String::new(), |point| {
-        format!("; now {} at H = {}", percent(point.accuracy), fixed(point.entropy, 3))
+        format!("; now {} at H = {}", study.shown(point.accuracy), fixed(point.entropy, 3))
     });
-    format!("ceiling {}{interval} where H = 0{now}", percent(value))
+    format!("ceiling {}{interval} where H = 0{now}", study.shown(value))
 }

@@ -311,6 +311,22 @@ fn runs_without_entropies_or_evaluations_have_others() {
     );
 }
 
+/// A mean score may be any number: a ceiling of 2.4 is neither above 100 % nor 240 %.
+#[test]
+fn mean_scores_are_no_shares() {
+    let mut all = rows(40);
+    for row in &mut all {
+        if let Some(share) = row.remove("eval/held-out/mean@8") {
+            row.insert("eval/held-out/score".into(), json!(4.0 * share.as_f64().unwrap()));
+        }
+    }
+    let html = page_of("scored", &all, recipe(40, "none"));
+    says(&html, &["(eval/held-out/score) rose from 0.4", "accuracy ends at 2."]);
+    for wrong in ["which cannot be", "above 100"] {
+        assert!(!words(&html).contains(wrong), "{wrong:?} is in: {}", words(&html));
+    }
+}
+
 #[test]
 fn small_changes_are_said_to_be_small_and_charts_of_nothing_are_left_out() {
     let row = |s: u64| json!({"step": s, "eval/a/mean@2": 0.5, "eval/a/entropy": 0.368 - 0.0007 * s as f64});

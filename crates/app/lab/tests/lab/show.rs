@@ -123,6 +123,20 @@ last responses, step 25
     assert!(text.ends_with(last), "{text}");
 }
 
+/// A mean score may be any number, and 2.166 of one is not 216.6 %.
+#[test]
+fn a_mean_score_is_no_share() {
+    let scored = |step: u64| {
+        let mut row = row(step);
+        if let Some(share) = row.as_object_mut().unwrap().remove("eval/math/mean@4") {
+            row["eval/math/score"] = json!(4.0 * share.as_f64().unwrap());
+        }
+        row
+    };
+    let text = page_of(&run(25, &(0..=25).map(scored).collect::<Vec<_>>()));
+    has(&text, &["R = -0.6000 exp(H) + 3.2000", "ceiling 2.600", "now 2.166 at H = 0.544"]);
+}
+
 #[test]
 fn the_lock_tells_a_run_that_trains_from_one_that_has_stopped() {
     let dir = run(40, &rows(10));
