@@ -1,44 +1,13 @@
 //! The difference between a run's first and last measurement, and whether it is more than chance.
 
-use super::number::{percent, plain};
+use super::number::Scale;
 use super::run::PageRun;
 use crate::log::lines::{Row, each_row};
-use crate::number::fixed;
 use crate::seeds::Paired;
 use crate::tokens::is_scored;
 use isentrope_run::student::interval_of_change;
 use serde_json::Value;
 use std::path::Path;
-
-/// The format of a quantity and of its differences.
-pub(super) struct Scale {
-    pub value: fn(f64) -> String,
-    unit: &'static str,
-    difference: fn(f64) -> String,
-    unit_of_difference: &'static str,
-}
-
-/// Entropies.
-pub(super) const NATS: Scale =
-    Scale { value: plain, unit: " nats", difference: plain, unit_of_difference: " nats" };
-/// Accuracies.
-pub(super) const SHARES: Scale = Scale {
-    value: percent,
-    unit: "",
-    difference: |share| fixed(100.0 * share, 1),
-    unit_of_difference: " points",
-};
-
-/// Mean scores, which may be any numbers.
-pub(super) const SCORES: Scale =
-    Scale { value: plain, unit: "", difference: plain, unit_of_difference: "" };
-
-impl Scale {
-    /// A difference with its unit.
-    pub fn difference(&self, difference: f64) -> String {
-        format!("{}{}", (self.difference)(difference), self.unit_of_difference)
-    }
-}
 
 /// A quantity at its first and its last measurement.
 pub(super) struct Change {

@@ -2,15 +2,16 @@
 //! the page.
 
 use super::charts::{CHARTS, Unit, named};
-use super::methods::{Methods, has_mean};
-use super::number::DRAWABLE;
+use super::frame::{Frame, Metric};
+use super::legend::legend;
+use super::lines::{Chart, Line, Style};
+use super::methods::Methods;
 use super::parts;
 use super::run::PageRun;
-use super::text::{listed, seen, short_name, shortened, words};
+use super::text::{listed, short_name, shortened, words};
 use super::thin::thin;
 use crate::log::{Series, WEIGHTS};
-use crate::seeds::{range_of, rounded, stretches};
-use serde::Serialize;
+use crate::seeds::{is_drawable, range_of, rounded, stretches};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -26,78 +27,6 @@ const MAX_OF_LINE: usize = 3000;
 const NOISY: usize = 300;
 const STRETCHES: usize = 100;
 
-/// A chart as the page's script gets it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Chart {
-    /// The id of the element in which the chart is drawn.
-    pub id: String,
-    /// Title of the x axis.
-    pub x: &'static str,
-    /// Title of the y axis.
-    pub y: String,
-    /// Whether y is a share.
-    pub share: bool,
-    /// Whether the metrics of one run share the frame, distinguished by colour. With several runs
-    /// one metric is drawn at a time.
-    pub together: bool,
-    /// The lines.
-    pub lines: Vec<Line>,
-}
-
-/// A drawn line: one metric of one run.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Line {
-    /// The run's number.
-    pub run: usize,
-    /// The metric, as an index into the chart's metrics.
-    pub metric: usize,
-    /// The metric's name in the legend.
-    pub name: String,
-    /// How it is drawn.
-    #[serde(rename = "as")]
-    pub style: Style,
-    /// `[points]`.
-    pub x: Vec<f64>,
-    /// `[points]`.
-    pub y: Vec<f64>,
-    /// The method, if the line is a mean over seeds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<usize>,
-    /// Lower end of each point's interval, for a mean over seeds.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub low: Vec<f64>,
-    /// Upper end of each point's interval, if it has one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub high: Vec<f64>,
-    /// Means over stretches of steps, if there are many points.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub means: Vec<(f64, f64)>,
-    /// Texts shown when the pointer is over a point, besides its numbers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub text: Vec<String>,
-}
-
-/// How a line is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Style {
-    /// Joined points.
-    #[default]
-    Line,
-    /// Joined points that are so few that each is marked.
-    Marked,
-    /// Points alone.
-    Points,
-    /// A fit or a prediction.
-    Dotted,
-    /// From `y` to `high`.
-    Band,
-    /// A point with an interval: from the first to the last of three values.
-    Interval,
-    /// A mean over seeds, with a band from `low` to `high`.
-    Mean,
-}
-
 /// All curves of a page.
 pub(super) struct Curves<'a> {
     drawn: Vec<DrawnChart<'a>>,
@@ -112,30 +41,6 @@ struct DrawnChart<'a> {
     chart: Chart,
     /// Metrics that are not drawn, in sentences.
     remarks: Vec<String>,
-}
-
-/// Metrics that share a place on the page.
-pub(super) struct Frame<'a> {
-    /// The chart's anchor in the page's address.
-    pub id: String,
-    /// Its heading.
-    pub title: String,
-    /// The unit of its values.
-    pub unit: Unit,
-    /// How to read the chart, as a sentence.
-    pub reading: &'static str,
-    /// Whether all lines of one run may be drawn at once.
-    pub together: bool,
-    /// Its metrics.
-    pub metrics: Vec<Metric<'a>>,
-}
-
-/// A metric of one run or several.
-pub(super) struct Metric<'a> {
-    metric: String,
-    name: String,
-    /// By run.
-    of_runs: Vec<Option<&'a Series>>,
 }
 
 impl<'a> Curves<'a> {
@@ -166,7 +71,7 @@ impl<'a> Curves<'a> {
         let mut series = metrics().flat_map(|m| &m.of_runs).flatten();
         let is_thinned = series.any(|s| s.values.len() > most);
         let drawn = |(frame, remarks): (Frame<'a>, Vec<String>)| {
-            let chart = frame.chart(methods, most);
+            let chart = chart(&frame, methods, most);
             DrawnChart { frame, chart, remarks }
         };
         Self { drawn: kept.into_iter().map(drawn).collect(), zero, is_thinned }
@@ -206,7 +111,7 @@ impl<'a> Curves<'a> {
                      and the largest value, so that no spike is lost. ";
         }
         html += "</p>\n";
-        let has_means = self.charts().any(has_mean);
+        let has_means = self.charts().any(Chart::has_mean);
         if has_means {
             html += &methods.html();
         }
@@ -272,67 +177,23 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
 /// The charts of parts of sets come after this chart.
 const BEFORE_PARTS: &str = "accuracy-of-several";
 
-impl Frame<'_> {
-    /// The chart, whose lines have at most `most` points.
-    fn chart(&self, methods: &Methods<'_>, most: usize) -> Chart {
-        let (y, share) = match self.unit {
-            Unit::Share => (String::new(), true),
-            Unit::Named(name) => (name.to_owned(), false),
-        };
-        let (mut lines, mut means) = (Vec::new(), Vec::new());
-        for (number, metric) in self.metrics.iter().enumerate() {
-            for (run, series) in metric.of_runs.iter().enumerate() {
-                let name = || metric.name.clone();
-                lines.extend(series.map(|series| line(series, run, number, name(), most)));
-            }
-            let range = if share { [0.0, 1.0] } else { range_of(&metric.metric) };
-            means.extend(methods.lines(metric, number, range, most));
+/// A frame's chart, whose lines have at most `most` points.
+fn chart(frame: &Frame<'_>, methods: &Methods<'_>, most: usize) -> Chart {
+    let (y, share) = match frame.unit {
+        Unit::Share => (String::new(), true),
+        Unit::Named(name) => (name.to_owned(), false),
+    };
+    let (mut lines, mut means) = (Vec::new(), Vec::new());
+    for (number, metric) in frame.metrics.iter().enumerate() {
+        for (run, series) in metric.of_runs.iter().enumerate() {
+            let name = || metric.name.clone();
+            lines.extend(series.map(|series| line(series, run, number, name(), most)));
         }
-        lines.extend(means);
-        Chart { id: self.id.clone(), x: "step", y, share, together: self.together, lines }
+        let range = if share { [0.0, 1.0] } else { range_of(&metric.metric) };
+        means.extend(methods.lines(metric, number, range, most));
     }
-}
-
-impl<'a> Metric<'a> {
-    /// A metric with its name in logs, and in legends.
-    pub fn of(runs: &'a [PageRun], metric: &str, name: String) -> Self {
-        let series = |run: &'a PageRun| {
-            run.data.log.series(metric).filter(|series| !series.values.is_empty())
-        };
-        Self {
-            metric: metric.to_owned(),
-            name: seen(&name),
-            of_runs: runs.iter().map(series).collect(),
-        }
-    }
-
-    /// Its name in legends.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its series in a run.
-    pub fn of_run(&self, run: usize) -> Option<&'a Series> {
-        self.of_runs.get(run).copied().flatten()
-    }
-
-    fn is_zero(&self) -> bool {
-        self.of_runs.iter().flatten().all(|series| series.values.iter().all(|value| *value == 0.0))
-    }
-
-    /// The number of the metric's values that are too large to draw, and whether it has others.
-    fn too_large(&self) -> (usize, bool) {
-        let all = self.of_runs.iter().flatten().flat_map(|series| &series.values);
-        let (mut large, mut has_others) = (0, false);
-        for value in all {
-            if is_drawable(*value) { has_others = true } else { large += 1 }
-        }
-        (large, has_others)
-    }
-}
-
-fn is_drawable(value: f64) -> bool {
-    value.abs() < DRAWABLE
+    lines.extend(means);
+    Chart { id: frame.id.clone(), x: "step", y, share, together: frame.together, lines }
 }
 
 /// Whether a metric of one response repeats the mean over responses.
@@ -391,28 +252,6 @@ fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -
         means: means.into_iter().map(|(x, y)| (rounded(x), rounded(y))).collect(),
         ..Line::default()
     }
-}
-
-/// Buttons that switch runs on and off, with a class of report.css.
-pub(super) fn legend(runs: &[PageRun], class: &str) -> String {
-    let mut html = format!("<div class=\"{class}\" role=\"group\" aria-label=\"runs\">\n");
-    for (i, run) in runs.iter().enumerate() {
-        let _ = writeln!(
-            html,
-            "<button type=\"button\" aria-pressed=\"true\" data-run=\"{i}\">{}{}</button>",
-            swatch(i),
-            run.html()
-        );
-    }
-    html + "</div>\n"
-}
-
-/// A run's colour, dash and marker as a small picture, which the script draws.
-pub(super) fn swatch(run: usize) -> String {
-    format!(
-        "<svg class=\"swatch\" data-run=\"{run}\" width=\"34\" height=\"12\" \
-         aria-hidden=\"true\"></svg>"
-    )
 }
 
 impl DrawnChart<'_> {

@@ -1,16 +1,16 @@
 //! The law R = -a exp(H) + b of each run: its numbers, its prediction, or the reasons against it.
 
 use super::MAX_SETS;
-use super::change::Scale;
-use super::curves::{Chart, Line, Style, legend, swatch};
-use super::number::{DRAWABLE, percent, plain};
+use super::legend::{legend, swatch};
+use super::lines::{Chart, Line, Style};
+use super::number::{Scale, percent, plain};
 use super::run::{PageRun, place};
 use super::text::{seen, short_name, words};
 use crate::law::points::{ROLLOUT, SetPoints};
 use crate::law::{Fit, Form, Interval, Point, SEED, Study};
 use crate::page::{self, heads};
 use crate::run::EvaluatedSet;
-use crate::seeds::rounded;
+use crate::seeds::{is_drawable, rounded};
 use std::fmt::Write;
 
 /// Number of points of a drawn curve.
@@ -247,9 +247,8 @@ fn every(evaluations: usize) -> usize {
 
 /// Points, law and predictions of one run.
 fn lines(run: usize, study: &Study) -> Vec<Line> {
-    let is_drawable =
-        |point: &&Point| point.entropy.abs() < DRAWABLE && point.accuracy.abs() < DRAWABLE;
-    let points: Vec<&Point> = study.points.iter().filter(is_drawable).collect();
+    let is_drawn = |p: &&Point| is_drawable(p.entropy) && is_drawable(p.accuracy);
+    let points: Vec<&Point> = study.points.iter().filter(is_drawn).collect();
     let line = |name: &str, style, x: Vec<f64>, y: Vec<f64>| Line {
         run,
         name: name.into(),

@@ -1,7 +1,9 @@
 //! Means over seeds as curves: for each method, whose runs differ in the seed alone, one line with
 //! a band.
 
-use super::curves::{Chart, Line, Metric, Style, swatch};
+use super::frame::Metric;
+use super::legend::swatch;
+use super::lines::{Line, Style};
 use super::text::{seen, words};
 use crate::log::Series;
 use crate::seeds::{Group, MOST, MeanCurve, Summary};
@@ -41,14 +43,14 @@ impl<'a> Methods<'a> {
     ) -> Vec<Line> {
         let of = |(group, members): (usize, &Group)| {
             let series: Vec<&Series> =
-                members.counted.iter().filter_map(|run| metric.of_run(*run)).collect();
+                members.counted.iter().filter_map(|run| metric.of_runs[*run]).collect();
             let MeanCurve { steps, mean, low, high } =
                 MeanCurve::of(&series, range, most.min(MOST))?;
             Some(Line {
                 run: members.counted[0],
                 group: Some(group),
                 metric: number,
-                name: metric.name().to_owned(),
+                name: metric.name.clone(),
                 style: Style::Mean,
                 x: steps,
                 y: mean,
@@ -98,9 +100,4 @@ impl<'a> Methods<'a> {
         }
         html + "</div>\n"
     }
-}
-
-/// Whether a chart has a mean over seeds.
-pub(super) fn has_mean(chart: &Chart) -> bool {
-    chart.lines.iter().any(|line| line.style == Style::Mean)
 }

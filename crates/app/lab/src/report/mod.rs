@@ -6,7 +6,10 @@
 mod change;
 mod charts;
 mod curves;
+mod frame;
 mod law_section;
+mod legend;
+mod lines;
 mod methods;
 mod number;
 mod overview;
@@ -17,7 +20,8 @@ mod summary;
 mod text;
 mod thin;
 
-use self::curves::{Chart, Curves};
+use self::curves::Curves;
+use self::lines::Chart;
 pub use self::run::RunPlan;
 
 use self::methods::Methods;

@@ -1,9 +1,36 @@
 //! Numbers as the page shows them.
 
-use crate::number::unsigned_zero;
+use crate::number::{fixed, unsigned_zero};
 
-/// Numbers of this size or larger are not drawn.
-pub(super) const DRAWABLE: f64 = 1e30;
+/// The format of a quantity and of its differences.
+pub(super) struct Scale {
+    pub value: fn(f64) -> String,
+    pub unit: &'static str,
+    pub difference: fn(f64) -> String,
+    pub unit_of_difference: &'static str,
+}
+
+/// Entropies.
+pub(super) const NATS: Scale =
+    Scale { value: plain, unit: " nats", difference: plain, unit_of_difference: " nats" };
+/// Accuracies.
+pub(super) const SHARES: Scale = Scale {
+    value: percent,
+    unit: "",
+    difference: |share| fixed(100.0 * share, 1),
+    unit_of_difference: " points",
+};
+
+/// Mean scores, which may be any numbers.
+pub(super) const SCORES: Scale =
+    Scale { value: plain, unit: "", difference: plain, unit_of_difference: "" };
+
+impl Scale {
+    /// A difference with its unit.
+    pub fn with_unit(&self, difference: f64) -> String {
+        format!("{}{}", (self.difference)(difference), self.unit_of_difference)
+    }
+}
 
 /// A share from 0 to 1 as a percentage.
 pub(super) fn percent(share: f64) -> String {

@@ -1,7 +1,7 @@
 //! The overview table: a row for each run and evaluation set.
 
-use super::curves::swatch;
 use super::law_section::ceiling;
+use super::legend::swatch;
 use super::number::{percent, plain};
 use super::run::{PageRun, place};
 use super::text::short_name;

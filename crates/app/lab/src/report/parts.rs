@@ -3,7 +3,7 @@
 
 use super::MAX_SETS;
 use super::charts::Unit;
-use super::curves::{Frame, Metric};
+use super::frame::{Frame, Metric};
 use super::overview::from_to;
 use super::run::PageRun;
 use super::text::{seen, short_name};

@@ -1,7 +1,7 @@
 //! The runs of a report, each under a name of its own.
 
 use super::MAX_RUNS;
-use super::change::{SCORES, SHARES, Scale};
+use super::number::{SCORES, SHARES, Scale};
 use super::text::{shortened, words};
 use crate::law::points::ROLLOUT;
 use crate::log::RunLog;

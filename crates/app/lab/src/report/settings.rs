@@ -1,6 +1,6 @@
 //! The settings in which runs differ; all settings of a single run.
 
-use super::curves::swatch;
+use super::legend::swatch;
 use super::run::PageRun;
 use super::text::{short_name, shortened, words};
 use crate::page;

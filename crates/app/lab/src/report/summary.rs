@@ -2,10 +2,10 @@
 //! left out.
 
 use super::MAX_SETS;
-use super::change::{Change, NATS, OfResponses, half_way};
-use super::curves::swatch;
+use super::change::{Change, OfResponses, half_way};
 use super::law_section::{ceiling, refusals, remarks};
-use super::number::{count, percent, plain};
+use super::legend::swatch;
+use super::number::{NATS, count, percent, plain};
 use super::parts;
 use super::run::{PageRun, place};
 use super::text::{short_name, words};
@@ -294,9 +294,9 @@ fn the_law(run: &PageRun, set: &EvaluatedSet) -> String {
     let left = fit.ceiling.value - last.accuracy;
     let left = if left > 0.0 {
         let nats = plain(last.entropy);
-        format!("the {nats} nats that are left would buy {} more", scale.difference(left))
+        format!("the {nats} nats that are left would buy {} more", scale.with_unit(left))
     } else {
-        format!("the last evaluation is {} above it already", scale.difference(-left))
+        format!("the last evaluation is {} above it already", scale.with_unit(-left))
     };
     let remarks = words(&remarks(study));
     format!("{fitted}, accuracy ends at <b>{ceiling}</b> when no entropy is left; {left}.{remarks}")

@@ -6,8 +6,6 @@ use serde::Serialize;
 
 /// Most points of a curve. With more steps, means over stretches are taken first.
 pub(crate) const MOST: usize = 300;
-/// Numbers of this size or larger are not drawn.
-const DRAWABLE: f64 = 1e30;
 
 /// The mean of a metric over seeds with its 95 % interval, all `[points]`. If all seeds have the
 /// same number, the interval has no width.
@@ -33,7 +31,7 @@ impl MeanCurve {
             return None;
         }
         let is_common = |step: &u64| {
-            let is_drawn = |series: &&Series| series.at(*step).is_some_and(|x| x.abs() < DRAWABLE);
+            let is_drawn = |series: &&Series| series.at(*step).is_some_and(is_drawable);
             series.iter().all(is_drawn)
         };
         let steps: Vec<u64> = first.steps.iter().copied().filter(is_common).collect();
@@ -71,6 +69,11 @@ pub(crate) fn stretches(points: &[(u64, f64)], count: usize) -> Vec<(f64, f64)> 
         (!stretch.is_empty()).then(|| stretch.iter().fold((0.0, 0.0), add))
     };
     (0..count).filter_map(|i| mean(stretch(i))).collect()
+}
+
+/// Whether a number is small enough to draw.
+pub(crate) fn is_drawable(value: f64) -> bool {
+    value.abs() < 1e30
 }
 
 /// A number with as many digits as can be seen.

@@ -21,7 +21,7 @@ mod show;
 mod student;
 
 pub use curves::MeanCurve;
-pub(crate) use curves::{MOST, rounded, stretches};
+pub(crate) use curves::{MOST, is_drawable, rounded, stretches};
 pub use groups::without_seed;
 pub use level::{StepsToLevel, levels};
 pub use measure::Measure;
