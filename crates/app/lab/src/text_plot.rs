@@ -4,7 +4,7 @@
 mod axis;
 
 use self::axis::Axis;
-use crate::show::fitted;
+use crate::terminal::fitted;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 

@@ -1,7 +1,7 @@
 //! Tables for a terminal.
 
 use super::{Inspection, Table, tables};
-use crate::show::{fitted, wrapped};
+use crate::terminal::{fitted, wrapped};
 use crate::visible::visible;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;

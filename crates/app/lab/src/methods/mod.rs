@@ -13,7 +13,7 @@ pub use view::MethodView;
 
 use crate::inspect::{Inspection, Table};
 use crate::number::fixed;
-use crate::show::wrapped;
+use crate::terminal::wrapped;
 use crate::{Error, Result};
 use batch::RECORDS_ALL;
 use serde::Serialize;

@@ -12,7 +12,7 @@ use super::text::{short_name, words};
 use crate::law::points::{ROLLOUT, SetPoints};
 use crate::log::{Series, of_set};
 use crate::run::EvaluatedSet;
-use crate::show::duration;
+use crate::terminal::duration;
 use isentrope_objective::catalogue;
 use serde_json::Value;
 

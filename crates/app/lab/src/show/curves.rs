@@ -1,9 +1,9 @@
 //! Metrics of runs as plots.
 
-use super::text::{GAP, Look, Paint};
 use crate::log::Series;
 use crate::number::number;
 use crate::run::{Run, SetName};
+use crate::terminal::{GAP, Look, Paint, shown_width, wrapped};
 use crate::text_plot::{Curve, TextPlot};
 
 /// Least columns of a plot: if several stand side by side, and if there is no room below.
@@ -81,14 +81,11 @@ impl Panel {
         let [wide, high] =
             [width, height.saturating_sub(1)].map(|size| u16::try_from(size).unwrap_or(u16::MAX));
         let mut lines = plot.lines(wide, high, look.colors);
-        let title: String = format!("{}{remark}", self.title);
-        lines.insert(
-            0,
-            look.paint(Paint::Heading, &super::text::wrapped(&title, width).swap_remove(0)),
-        );
+        let title = format!("{}{remark}", self.title);
+        lines.insert(0, look.paint(Paint::Heading, &wrapped(&title, width).swap_remove(0)));
         // Padding to the full width keeps plots side by side in columns.
         if let Some(first) = lines.first_mut() {
-            let space = width.saturating_sub(super::text::shown_width(first));
+            let space = width.saturating_sub(shown_width(first));
             first.push_str(&" ".repeat(space));
         }
         lines

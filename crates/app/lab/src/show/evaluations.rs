@@ -1,8 +1,8 @@
 //! Evaluations as tables, one per run and set.
 
-use super::text::{Look, table};
 use crate::number::{fixed, number, percent};
 use crate::run::{Run, SetName};
+use crate::terminal::{Look, shown_width, table};
 
 /// The tables of all runs side by side, each with at most `rows` rows: the first evaluation, then
 /// the last ones.
@@ -55,7 +55,7 @@ fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
         let cut: Vec<Vec<String>> =
             rows.iter().map(|row| row[..count.min(row.len())].to_vec()).collect();
         let lines = table(look, &names[..count], &cut);
-        if count == 2 || lines.iter().all(|line| super::text::shown_width(line) <= look.width) {
+        if count == 2 || lines.iter().all(|line| shown_width(line) <= look.width) {
             return lines;
         }
     }

@@ -1,12 +1,12 @@
 //! The head of a run: its state in a sentence, its settings, its warnings.
 
 use super::tail::{last_lines, row_of};
-use super::text::{Look, Paint, duration};
 use crate::Result;
 use crate::log::Series;
 use crate::number::number;
 use crate::run::{Condition, Run, State};
 use crate::run_files::{METRICS, RECIPE};
+use crate::terminal::{Look, Paint, duration};
 use serde_json::Value;
 
 /// Most names in a list of metrics; the rest are counted.

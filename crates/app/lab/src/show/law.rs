@@ -1,9 +1,9 @@
 //! The law of runs, in words.
 
-use super::text::Look;
 use crate::law::{Fit, Interval, Study};
 use crate::number::{fixed, percent};
 use crate::run::{EvaluatedSet, Run};
+use crate::terminal::Look;
 
 /// Sets of a run whose law is shown.
 const SHOWN: usize = 8;

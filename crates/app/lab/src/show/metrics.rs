@@ -1,8 +1,8 @@
 //! The list of the metrics of runs.
 
-use super::text::{GAP, Look, shown_width, table, wrapped};
 use crate::number::number;
 use crate::run::Run;
+use crate::terminal::{GAP, Look, shown_width, table, wrapped};
 use unicode_width::UnicodeWidthStr;
 
 /// A list per run, side by side: name, first and last value, and the last value's step.

@@ -9,12 +9,10 @@ mod metrics;
 mod news;
 mod responses;
 mod tail;
-mod text;
 mod trace;
 
+pub use crate::terminal::Look;
 pub use news::news;
-pub use text::Look;
-pub(crate) use text::{duration, fitted, wrapped};
 pub use trace::Trace;
 
 /// Lines of a plot on a page.

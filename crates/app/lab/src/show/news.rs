@@ -1,8 +1,8 @@
 //! A line for each step, for readers without a terminal.
 
-use super::text::Look;
 use crate::number::{fixed, number, percent};
 use crate::run::Run;
+use crate::terminal::Look;
 
 /// Metrics in a step's line, with their names there.
 const STEP_METRICS: [(&str, &str); 7] = [

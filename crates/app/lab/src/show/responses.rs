@@ -1,11 +1,11 @@
 //! The last responses of a run with their verdicts.
 
 use super::tail::{last_lines, row_of};
-use super::text::{Look, Paint, wrapped};
 use crate::Result;
 use crate::number::{fixed, number};
 use crate::run::Run;
 use crate::run_files::{EVALUATIONS, RunFiles};
+use crate::terminal::{Look, Paint, wrapped};
 use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;

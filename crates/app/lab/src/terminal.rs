@@ -4,7 +4,7 @@ use crate::visible::visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns between blocks side by side.
-pub(super) const GAP: usize = 3;
+pub(crate) const GAP: usize = 3;
 /// Narrower than this nothing is broken.
 const NARROWEST: usize = 20;
 
@@ -19,7 +19,7 @@ pub struct Look {
 
 /// Colours of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(crate) enum Paint {
     Good,
     Bad,
     Doubtful,
@@ -28,12 +28,12 @@ pub(super) enum Paint {
 
 impl Look {
     /// Foreign text, made safe for this terminal.
-    pub(super) fn clean(&self, text: &str) -> String {
+    pub(crate) fn clean(&self, text: &str) -> String {
         visible(text).replace('\t', "    ")
     }
 
     /// The text in a colour, if there are colours.
-    pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         if !self.colors {
             return text.to_owned();
         }
@@ -47,20 +47,20 @@ impl Look {
     }
 
     /// Lines of text within the width, each indented by `indent` columns.
-    pub(super) fn paragraph(&self, text: &str, indent: usize) -> Vec<String> {
+    pub(crate) fn paragraph(&self, text: &str, indent: usize) -> Vec<String> {
         let width = self.width.max(NARROWEST);
         let rest = wrapped(text, width - indent);
         rest.iter().map(|line| format!("{:indent$}{line}", "")).collect()
     }
 
     /// A heading, as text from elsewhere.
-    pub(super) fn heading(&self, text: &str) -> Vec<String> {
+    pub(crate) fn heading(&self, text: &str) -> Vec<String> {
         let lines = wrapped(&self.clean(text), self.width.max(NARROWEST));
         lines.iter().map(|line| self.paint(Paint::Heading, line)).collect()
     }
 
     /// Several texts as paragraphs with a dash each.
-    pub(super) fn listed<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    pub(crate) fn listed<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let lines = texts.into_iter().flat_map(|text| {
             let lines = self.paragraph(&self.clean(text), 4);
             lines.into_iter().enumerate().map(|(i, line)| match i {
@@ -72,7 +72,7 @@ impl Look {
     }
 
     /// Blocks of lines side by side as far as the width allows, the rest below after an empty line.
-    pub(super) fn beside(&self, blocks: &[Vec<String>]) -> Vec<String> {
+    pub(crate) fn beside(&self, blocks: &[Vec<String>]) -> Vec<String> {
         let mut rows: Vec<(usize, Vec<&Vec<String>>)> = Vec::new();
         for block in blocks.iter().filter(|block| !block.is_empty()) {
             let wide = width_of_block(block);
@@ -113,7 +113,7 @@ fn width_of_block(block: &[String]) -> usize {
 }
 
 /// The columns that a line takes; escapes of colours take none.
-pub(super) fn shown_width(line: &str) -> usize {
+pub(crate) fn shown_width(line: &str) -> usize {
     let mut parts = line.split('\x1b');
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
     first
@@ -167,7 +167,7 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
 }
 
 /// A table: names of columns, then rows, all right-aligned.
-pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
+pub(crate) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..names.len())
         .map(|i| {
             rows.iter()
