@@ -151,8 +151,16 @@ impl<'a> Draft<'a> {
             Trainer::Verl => ("verl", Self::verl),
         };
         // Before the script's own, which win.
-        for (name, value) in &NAMES.defaults[defaults] {
-            if draft.find(name).is_none() {
+        let mut tables = vec![&NAMES.defaults[defaults]];
+        if draft.is_on("unsloth")
+            && let Some(table) = NAMES.defaults.get(&format!("unsloth_{defaults}"))
+        {
+            draft.trainer = "Unsloth";
+            draft.done(&["unsloth"]);
+            tables.insert(0, table);
+        }
+        for (name, value) in tables.into_iter().flatten() {
+            if draft.settings.iter().all(|setting| setting.name != *name) {
                 let (name, value) = (name.clone(), Some(value.clone()));
                 draft.defaults.push(name.clone());
                 draft.settings.insert(0, Setting { name, value, unread: None });

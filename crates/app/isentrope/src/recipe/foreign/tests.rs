@@ -192,7 +192,7 @@ fn of_two_keys_the_commands_own_is_named() {
     assert_eq!(hint_of("data.train_batch_size", rl()).unwrap(), "; here it is `rollout.prompts`");
     assert_eq!(hint_of("data.train_batch_size", sft()).unwrap(), "; here it is `sft.batch`");
     assert_eq!(
-        hint_of("max_seq_length", rl()).unwrap(),
+        hint_of("max_length", rl()).unwrap(),
         "; here it is `sft.max_tokens` in recipes for `isentrope sft`, which leaves longer examples out and never \
          cuts them"
     );

@@ -28,6 +28,15 @@ const PEFT: Names = Names {
     owner: "peft",
 };
 
+/// The method `get_peft_model` of Unsloth's models.
+const UNSLOTH: Names = Names {
+    default_rank: 16,
+    default_alpha: 16,
+    are_targets_by_family: false,
+    owner: "Unsloth",
+    ..PEFT
+};
+
 /// Flags of TRL's command line.
 const TRL: Names = Names {
     rank: "lora_r",
@@ -68,9 +77,14 @@ impl Draft<'_> {
     pub(super) fn put_trl_lora(&mut self) -> Result<()> {
         self.require_read("peft_config")?;
         self.require_read("use_peft")?;
-        match self.get("use_peft") {
-            _ if self.is_on("peft_config") => self.put_lora(&PEFT),
-            Some(toml::Value::Boolean(true)) => {
+        match (self.get("peft_config"), self.get("use_peft")) {
+            (Some(toml::Value::String(_)), _) => self.put_lora(&UNSLOTH),
+            (Some(toml::Value::Boolean(true)), _) => self.put_lora(&PEFT),
+            (Some(_), _) => {
+                let reason = "full_finetuning is on there, so all weights are trained";
+                self.remark_full_training(reason);
+            }
+            (None, Some(toml::Value::Boolean(true))) => {
                 let (name, dropout) = TRL_DROPOUT;
                 if self.find(name).is_none() {
                     let (name, value) = (name.to_owned(), Some(dropout.into()));
@@ -78,10 +92,10 @@ impl Draft<'_> {
                 }
                 self.put_lora(&TRL);
             }
-            None | Some(toml::Value::Boolean(false)) => {
+            (None, None | Some(toml::Value::Boolean(false))) => {
                 self.remark_full_training("use_peft is off there, so all weights are trained");
             }
-            Some(value) => {
+            (None, Some(value)) => {
                 return self.refuse("use_peft", &format!("{value} is neither true nor false"));
             }
         }
@@ -132,7 +146,12 @@ impl Draft<'_> {
         // A setting that is off there needs no remark.
         self.settings.retain(|setting| {
             let is_off = match &setting.value {
-                Some(toml::Value::Boolean(is_on)) => !is_on,
+                None => setting.unread.is_none(),
+                // Unsloth's choice of modules is about those that it leaves out.
+                Some(toml::Value::Boolean(is_on)) => {
+                    let name = last(&setting.name);
+                    *is_on == (name.starts_with("finetune_") && !name.contains("vision"))
+                }
                 Some(toml::Value::Integer(0)) => true,
                 Some(toml::Value::Float(x)) => *x == 0.0,
                 Some(toml::Value::String(text)) => text == "none",

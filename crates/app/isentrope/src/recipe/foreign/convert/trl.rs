@@ -24,13 +24,25 @@ impl Draft<'_> {
         let count = |name: &str| self.whole(name).unwrap_or(1).max(1);
         let [per_device, accumulation] = batch.map(count);
         let processes = PROCESSES.map(count).into_iter().fold(1, i64::saturating_mul);
-        let update = per_device.saturating_mul(processes).saturating_mul(accumulation);
+        let all = processes.saturating_mul(accumulation);
+        let group = self.whole("num_generations").unwrap_or(8).max(1);
+        // Unsloth makes the batch whole groups.
+        let is_cut = !is_sft
+            && self.trainer == "Unsloth"
+            && sampled[..2].iter().all(|name| self.find(name).is_none())
+            && per_device.saturating_mul(all) % group > 0;
+        let per_device = if is_cut { group } else { per_device };
+        let update = per_device.saturating_mul(all);
         let factors: Vec<String> = [per_device, processes, accumulation]
             .iter()
             .filter(|factor| **factor > 1)
             .map(i64::to_string)
             .collect();
         let factors = if update == 1 { "1".to_owned() } else { factors.join(" x ") };
+        if is_cut {
+            let reason = "num_generations is no factor of the batch, so Unsloth takes it instead";
+            self.remark(batch[0], reason);
+        }
         // The first three are what a launcher starts on one machine.
         if PROCESSES[..3].iter().all(|name| self.find(name).is_none()) {
             let reason = "taken to be 1; with more GPUs, multiply the prompts by their number";
@@ -49,7 +61,6 @@ impl Draft<'_> {
         } else if is_sft {
             self.put("sft.batch", update, batch[0], &factors);
         } else {
-            let group = self.whole("num_generations").unwrap_or(8).max(1);
             let by_steps = |steps: i64| steps.saturating_mul(update / accumulation);
             let responses = self
                 .whole("generation_batch_size")
@@ -120,6 +131,11 @@ impl Draft<'_> {
             self.done(&["lr_scheduler_kwargs"]);
         }
         if is_sft {
+            // Its name before, and Unsloth's, whose value is the model's if no other is set.
+            if self.get("max_seq_length").is_some() {
+                self.without_effect(&["max_length"], "max_seq_length is set");
+            }
+            self.put_now("max_seq_length", "sft.max_tokens", LONGER);
             self.put_now("max_length", "sft.max_tokens", LONGER);
         } else {
             self.put_now("max_prompt_length", "data.max_prompt_tokens", LONGER);

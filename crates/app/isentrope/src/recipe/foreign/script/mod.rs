@@ -50,10 +50,15 @@ const COPIED: usize = 1 << 20;
 const COPIES: &str = "uses the values of its variables so often that they take more than 1 MiB";
 
 /// TRL's trainers that are read.
-const TRAINERS: [&str; 2] = ["GRPOTrainer", "SFTTrainer"];
+const TRAINERS: [&str; 3] = ["GRPOTrainer", "SFTTrainer", "UnslothTrainer"];
+/// Set if a script imports Unsloth, whose defaults differ.
+const UNSLOTH: &str = "unsloth";
 /// Names under which TRL's scripts give what is no field of a config.
 const MODEL: &str = "model_name_or_path";
 const REWARDS: &str = "reward_funcs";
+/// A config that other trainers have too, and an argument whose call has settings.
+const ARGUMENTS: &str = "TrainingArguments";
+const SAMPLING: &str = "vllm_sampling_params";
 /// The flag of TRL's command line for adapters.
 const USE_PEFT: &str = "use_peft";
 /// Flags of accelerate, torchrun and deepspeed whose product is the number of processes.
@@ -64,7 +69,8 @@ const OTHERS: [&str; 8] =
     ["data", "eval", "evaluate", "generate", "generation", "inference", "merge", "test"];
 /// Bytes that a YAML file stays below.
 const YAML: u64 = 1 << 18;
-/// Adapters: true, with peft's settings as keys of a table of this name.
+/// Adapters: true, or "unsloth" by its defaults, with peft's settings as keys of a table of this
+/// name; false if a script trains all weights.
 const ADAPTERS: &str = "peft_config";
 
 /// Reads a Python script for TRL, or command lines of `trl`, of TRL's scripts or of verl.
@@ -277,25 +283,25 @@ fn config_file(file: &str, dir: &Path) -> Option<Vec<Setting>> {
 
 /// The settings of a Python script for TRL.
 fn trl(python: &Python, path: &Path) -> Result<Script> {
-    let last = |calls: &[Rc<Call>], names: [&str; 2]| {
-        calls.iter().rposition(|call| names.contains(&own_name(&call.name)))
-    };
+    // A subclass often has the name at its end.
+    let is_of = |call: &Call, names: &[&str]| names.iter().any(|name| call.name.ends_with(*name));
+    let last = |calls: &[Rc<Call>], names: &[&str]| calls.iter().rposition(|c| is_of(c, names));
     let calls = &python.calls;
-    let place = last(calls, TRAINERS);
+    let place = last(calls, &TRAINERS);
     let trainer = place.map(|place| &calls[place]);
     let args = trainer.and_then(|call| call.argument(usize::MAX, "args"));
     let mut script = Script::new(Trainer::TrlGrpo);
     for call in &calls[..place.unwrap_or(0)] {
-        if TRAINERS.contains(&own_name(&call.name)) {
+        if is_of(call, &TRAINERS) {
             let remark = format!("line {}: another call of {} is not read", call.line, call.name);
             script.remarks.push(remark);
         }
     }
     let config = match args.map(|args| script.resolve(python, &args.value)) {
-        Some(Value::Call(call)) if own_name(&call.name).ends_with("Config") => Some(call),
+        Some(Value::Call(call)) if is_of(call, &["Config", ARGUMENTS]) => Some(call),
         Some(_) => None,
         // Inner calls, and those before it.
-        None => last(&calls[..place.unwrap_or(calls.len())], ["GRPOConfig", "SFTConfig"])
+        None => last(&calls[..place.unwrap_or(calls.len())], &["GRPOConfig", "SFTConfig"])
             .map(|place| &calls[place]),
     };
     // Settings that come from elsewhere would silently be the defaults.
@@ -308,13 +314,23 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
              standard input"
         );
     };
-    if own_name(&named.name).starts_with("SFT") {
+    if is_of(named, &["SFTTrainer", "SFTConfig", "UnslothTrainer"]) {
         script.trainer = Trainer::TrlSft;
     }
+    if config.is_some_and(|config| is_of(config, &[ARGUMENTS])) {
+        script.set("learning_rate", Some(5e-5.into()), None); // its default, not TRL's
+    } else if python.has_unsloth() {
+        script.set(UNSLOTH, Some(true.into()), None);
+    }
     let attributes = args.into_iter().flat_map(|args| python.attributes(&args.value));
-    for argument in config.iter().flat_map(|call| &call.arguments).chain(attributes) {
-        match &argument.name {
+    let own = config.iter().flat_map(|call| &call.arguments);
+    for (place, argument) in own.chain(attributes).enumerate() {
+        match argument.name.as_deref() {
+            Some(SAMPLING) => script.take_sampling(python, argument),
             Some(name) => script.take_argument(name, python, argument),
+            None if place == 0 && matches!(argument.value, Value::Literal(_) | Value::Name(..)) => {
+                script.take_argument("output_dir", python, argument);
+            }
             None => {
                 script.remarks.push(format!("line {}: **arguments are not read", argument.line));
             }
@@ -413,9 +429,37 @@ impl Script {
 
     /// A text, a number or a truth value, which stands behind a key of a dictionary.
     fn scalar(&mut self, python: &Python, key: &str, value: &Value) -> Option<toml::Value> {
-        let Value::Literal(value) = self.resolve(python, value) else { return None };
-        self.copied += size_of::<toml::Value>() + key.len() + value.as_str().map_or(0, str::len);
-        (self.copied <= COPIED).then(|| value.clone())
+        self.copied += key.len();
+        self.sum(python, value, 0)
+    }
+
+    /// A literal or a sum of literals within some other sums.
+    fn sum(&mut self, python: &Python, value: &Value, depth: usize) -> Option<toml::Value> {
+        self.copied += size_of::<toml::Value>();
+        match self.resolve(python, value) {
+            Value::Literal(value) => {
+                self.copied += value.as_str().map_or(0, str::len);
+                (self.copied <= COPIED).then(|| value.clone())
+            }
+            Value::Sum(terms) if depth < python::DEPTH => {
+                let mut sum = None;
+                let mut product: Option<(&str, toml::Value)> = None;
+                for (sign, term) in terms.iter() {
+                    let term = self.sum(python, term, depth + 1)?;
+                    product = Some(match (product, *sign) {
+                        (Some((first, product)), "*" | "/" | "//") => {
+                            (first, python::operate(product, sign, term)?)
+                        }
+                        (before, _) => {
+                            sum = python::add(sum, before)?;
+                            (*sign, term)
+                        }
+                    });
+                }
+                python::add(sum, product)?
+            }
+            _ => None,
+        }
     }
 
     fn take_argument(&mut self, name: &str, python: &Python, argument: &Argument) {
@@ -432,19 +476,22 @@ impl Script {
         for _ in 0..python::NAMES {
             let Value::Call(call) = self.resolve(python, &model.value) else { break };
             match own_name(&call.name) {
-                "get_peft_model" => {
-                    if let Some(config) = call.argument(1, ADAPTERS) {
-                        self.take_adapters(python, config);
+                "get_peft_model" => match call.argument(1, ADAPTERS) {
+                    Some(config) => self.take_adapters(python, config),
+                    // Unsloth's is its own LoraConfig.
+                    None if call.arguments.iter().any(|one| one.name.is_some()) => {
+                        let own = call.arguments.iter().enumerate().filter(|(place, one)| {
+                            one.name.as_deref().map_or(*place > 0, |name| name != "model")
+                        });
+                        self.take_lora(python, UNSLOTH, call, own.map(|(_, one)| one));
                     }
-                }
+                    None => {}
+                },
                 "prepare_model_for_kbit_training" => {}
                 "from_pretrained" => {
                     let place = call.argument(0, "pretrained_model_name_or_path");
                     model = place.or(call.argument(0, "model_name")).unwrap_or(model);
-                    if let Some(Argument { line, .. }) = call.argument(usize::MAX, "revision") {
-                        let reason = "revision of the model is not read: name@REVISION";
-                        self.remarks.push(format!("line {line}: {reason}"));
-                    }
+                    call.arguments.iter().for_each(|one| self.take_option(python, one));
                     break;
                 }
                 _ => break,
@@ -453,6 +500,45 @@ impl Script {
             model = wrapped;
         }
         self.take_argument(MODEL, python, model);
+    }
+
+    /// Takes an argument of `from_pretrained`, unless it is off or the trainer's config has it too.
+    fn take_option(&mut self, python: &Python, argument: &Argument) {
+        let Some(name) = argument.name.as_deref() else { return };
+        let value = self.resolve(python, &argument.value);
+        let is_off = matches!(value, Value::None | Value::Literal(toml::Value::Boolean(false)));
+        match name {
+            "model_name" | "pretrained_model_name_or_path" => {}
+            _ if is_off || name.starts_with(['.', '[']) => {}
+            "full_finetuning" => match self.plain(python, value) {
+                Some(_) => self.set(ADAPTERS, Some(false.into()), None),
+                None => {
+                    let reason = format!("line {}: {name} decides about them", argument.line);
+                    self.set(ADAPTERS, None, Some(reason));
+                }
+            },
+            "revision" => self.take_argument("model_revision", python, argument),
+            _ if self.settings.iter().any(|known| known.name == name) => {}
+            _ => self.take_argument(name, python, argument),
+        }
+    }
+
+    /// Takes the settings of a call of vLLM's `SamplingParams`.
+    fn take_sampling(&mut self, python: &Python, argument: &Argument) {
+        let Value::Call(call) = self.resolve(python, &argument.value) else {
+            return self.take_argument(SAMPLING, python, argument);
+        };
+        for one in &call.arguments {
+            match one.name.as_deref() {
+                Some(name @ ("temperature" | "top_p" | "top_k" | "min_p")) => {
+                    self.take_argument(name, python, one);
+                }
+                name => {
+                    let name = format!("{SAMPLING}.{}", name.unwrap_or("**"));
+                    self.take_argument(&name, python, one);
+                }
+            }
+        }
     }
 
     /// Takes the settings of peft's `LoraConfig`.
@@ -465,8 +551,20 @@ impl Script {
                 return self.set(ADAPTERS, None, Some(reason));
             }
         };
-        self.set(ADAPTERS, Some(true.into()), None);
-        for argument in call.arguments.iter().chain(python.attributes(&argument.value)) {
+        let attributes = python.attributes(&argument.value);
+        self.take_lora(python, true, call, call.arguments.iter().chain(attributes));
+    }
+
+    /// Takes the settings of adapters, which are of a kind.
+    fn take_lora<'a>(
+        &mut self,
+        python: &Python,
+        kind: impl Into<toml::Value>,
+        call: &Call,
+        arguments: impl Iterator<Item = &'a Argument>,
+    ) {
+        self.set(ADAPTERS, Some(kind.into()), None);
+        for argument in arguments {
             let line = argument.line;
             match &argument.name {
                 Some(name) => self.take_argument(&format!("{ADAPTERS}.{name}"), python, argument),
@@ -495,6 +593,14 @@ impl Script {
         let (id, config) = (text(0, "path"), text(1, "name"));
         let files = value(usize::MAX, "data_files");
         let split = split.or_else(|| Some(self.plain(python, &index?.value)?.as_str()?.to_owned()));
+        let is_given = |name| {
+            let argument = call.argument(usize::MAX, name);
+            argument.is_some_and(|argument| !matches!(argument.value, Value::None))
+        };
+        if split.is_none() && (index.is_some() || is_given("split")) {
+            let reason = "its split is computed by the script: ID:CONFIG:SPLIT names one";
+            self.remarks.push(format!("line {line}: {reason}"));
+        }
         let split = split.map(|split| match split.split_once('[') {
             Some((split, part)) => {
                 self.remarks
@@ -518,7 +624,8 @@ impl Script {
             // A name without an owner could be a file's.
             Some(toml::Value::String(if id.contains('/') { place } else { format!("hf:{place}") }))
         };
-        let found = files.or_else(location).filter(|_| !is_of_dir);
+        let is_unread = is_of_dir || files.is_none() && is_given("data_files");
+        let found = files.or_else(location).filter(|_| !is_unread);
         let reason =
             if is_of_dir { "data_dir is not read" } else { "it is computed by the script" };
         let unread = found.is_none().then(|| format!("line {line}: {reason}"));
@@ -557,7 +664,21 @@ impl Script {
                 let (name, line) = (Some(method.to_owned()), call.line);
                 changes.insert(0, Argument { name, value: Value::Unread, line });
             }
-            let (assigned, lines) = python.assigned(name, call.at)?;
+            // A function of a data set, whose changes are not read, or one that returns a data set.
+            if method.is_empty()
+                && let Some(Argument {
+                    value: first @ (Value::Name(..) | Value::Call(_)),
+                    line,
+                    ..
+                }) = call.argument(0, "dataset")
+            {
+                let (name, line) = (Some(format!(".{name}")), *line);
+                changes.insert(0, Argument { name, value: Value::Unread, line });
+                value = self.resolve(python, first);
+                continue;
+            }
+            let returned = python.returned(name).filter(|_| method.is_empty());
+            let (assigned, lines) = returned.or_else(|| python.assigned(name, call.at))?;
             self.note(name, &lines);
             value = self.resolve(python, assigned);
         }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Deepest nesting of brackets, most arguments of a call that methods are added to, longest chain of
 /// names up to a value, and most assignments of a name whose lines are listed.
-const DEPTH: usize = 32;
+pub const DEPTH: usize = 32;
 const ARGUMENTS: usize = 256;
 pub const NAMES: usize = 64;
 const LINES: usize = 8;
@@ -24,6 +24,8 @@ pub enum Value {
     List(Rc<[Value]>),
     Dict(Rc<[(String, Value)]>),
     Call(Rc<Call>),
+    /// Terms and factors, each behind its sign.
+    Sum(Rc<[(&'static str, Value)]>),
     Unread,
 }
 
@@ -77,7 +79,7 @@ pub struct Python {
     /// Whether importing the file would run more than definitions.
     pub runs_on_import: bool,
     variables: BTreeMap<String, Vec<Assignment>>,
-    /// Parameters of functions at the left margin, with the places of each function's body.
+    /// Parameters of functions, with the places of each function's body.
     parameters: BTreeMap<String, Vec<Range<usize>>>,
 }
 
@@ -93,8 +95,8 @@ impl Python {
     pub fn assigned(&self, name: &str, at: usize) -> Option<(&Value, Vec<usize>)> {
         // A parameter has its caller's value, until the function's body assigns another.
         let bodies = self.parameters.get(name).map_or(&[][..], |all| all);
-        let body = bodies[..bodies.partition_point(|body| body.start <= at)].last();
-        let start = body.filter(|body| body.contains(&at)).map_or(0, |body| body.start);
+        let before = &bodies[..bodies.partition_point(|body| body.start <= at)];
+        let start = before.iter().rfind(|body| body.contains(&at)).map_or(0, |body| body.start);
         let is_own = |one: &&Assignment| one.value.name.is_none() && one.end > start;
         let own = || self.before(name, at).iter().filter(is_own);
         let value = &own().next_back()?.value.value;
@@ -102,11 +104,21 @@ impl Python {
         Some((value, lines.take(LINES).collect()))
     }
 
+    /// The value that a function returns, as [`Self::assigned`] has it.
+    pub fn returned(&self, function: &str) -> Option<(&Value, Vec<usize>)> {
+        self.assigned(&format!("{function}()"), usize::MAX)
+    }
+
     /// Whether a call is one of peft's, or of a function that stands for one of them.
     pub fn is_of_peft(&self, call: &Call) -> bool {
         let first = call.name.split('.').next().unwrap_or_default();
         let module = self.imports.get(first).map_or(first, |module| module);
         module.split('.').next() == Some("peft") || call.name.ends_with("get_peft_model")
+    }
+
+    /// Whether it imports Unsloth, which changes TRL.
+    pub fn has_unsloth(&self) -> bool {
+        self.imports.values().any(|module| module.split('.').next() == Some("unsloth"))
     }
 
     /// The attributes that are set on what a value names, since the name was assigned.
@@ -141,7 +153,8 @@ impl Python {
 /// The line of a text or a bracket that does not end, or nests too deeply.
 pub fn read(text: &str) -> Result<Python, usize> {
     let tokens = tokens(text)?;
-    let mut reader = Reader { tokens: &tokens, at: 0, class_end: 0, python: Python::default() };
+    let (function, python) = ((String::new(), 0), Python::default());
+    let mut reader = Reader { tokens: &tokens, at: 0, class_end: 0, function, python };
     while reader.at < tokens.len() {
         reader.statement()?;
     }
@@ -162,20 +175,21 @@ enum Kind {
 struct Token {
     kind: Kind,
     line: usize,
-    /// Whether it begins at the left margin.
-    at_margin: bool,
+    /// Its distance from the left margin.
+    column: usize,
 }
 
 /// The tokens of a script. `End` stands behind each statement.
 fn tokens(text: &str) -> Result<Vec<Token>, usize> {
     let chars: Vec<char> = text.chars().collect();
     let (mut found, mut at, mut line, mut open) = (Vec::new(), 0, 1, Vec::new());
+    let mut margin = 0;
     while let Some(&c) = chars.get(at) {
-        let (start, at_margin) = (at, at == 0 || chars[at - 1] == '\n');
+        let (start, column) = (at, at - margin);
         at += 1;
         let kind = match c {
             '\n' => {
-                line += 1;
+                (line, margin) = (line + 1, at);
                 if !open.is_empty() {
                     continue;
                 }
@@ -212,6 +226,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, usize> {
                 at += chars[at..].iter().take_while(|c| is_word(**c)).count();
                 Kind::Word(format!("0{}", chars[start..at].iter().collect::<String>()))
             }
+            ';' if open.is_empty() => Kind::End,
             c => {
                 match c {
                     '(' | '[' | '{' => open.push(line),
@@ -221,9 +236,9 @@ fn tokens(text: &str) -> Result<Vec<Token>, usize> {
                 Kind::Sign(c)
             }
         };
-        found.push(Token { kind, line, at_margin });
+        found.push(Token { kind, line, column });
     }
-    found.push(Token { kind: Kind::End, line, at_margin: false });
+    found.push(Token { kind: Kind::End, line, column: 0 });
     open.first().map_or(Ok(found), |line| Err(*line))
 }
 
@@ -278,6 +293,8 @@ struct Reader<'a> {
     at: usize,
     /// The place behind the latest class.
     class_end: usize,
+    /// The latest function at the left margin, and the place behind it.
+    function: (String, usize),
     python: Python,
 }
 
@@ -297,58 +314,81 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether `=` stands some tokens ahead, and not `==`.
+    fn is_assigned(&self, ahead: usize) -> bool {
+        let sign = Kind::Sign('=');
+        *self.kind(ahead) == sign && *self.kind(ahead + 1) != sign
+    }
+
     fn statement(&mut self) -> Result<(), usize> {
-        let Token { line, at_margin, .. } = self.tokens[self.at];
+        let Token { line, column, .. } = self.tokens[self.at];
+        let begins = self.at.checked_sub(1).is_none_or(|at| self.tokens[at].kind == Kind::End);
+        let at_margin = begins && column == 0;
+        let returns = self.word(0) == Some("return") && self.at < self.function.1;
         if matches!(self.word(0), Some("return" | "async" | "await")) {
             self.at += 1;
         }
         let first = self.word(0).map(str::to_owned);
-        let is_assigned = |reader: &Self, ahead: usize| {
-            *reader.kind(ahead) == Kind::Sign('=') && *reader.kind(ahead + 1) != Kind::Sign('=')
-        };
+        let mut names: Vec<String> = first.clone().into_iter().collect();
+        while *self.kind(2 * names.len() - usize::from(first.is_some())) == Kind::Sign(',')
+            && let Some(name) = self.word(2 * names.len())
+        {
+            names.push(name.to_owned());
+        }
         match first.as_deref() {
             Some("def") => {
                 let name = self.word(1).unwrap_or_default().to_owned();
-                self.python.functions.insert(name, line);
+                self.python.functions.insert(name.clone(), line);
                 self.at += 2;
-                if at_margin && self.is('(') {
-                    self.take_parameters();
+                if begins && self.is('(') {
+                    let end = self.take_parameters(column);
+                    if at_margin {
+                        self.function = (name, end);
+                    }
                 }
             }
             Some("from") => self.import(),
-            Some("if" | "for" | "while" | "with" | "class" | "elif" | "else" | "try") => {
+            Some(
+                "if" | "for" | "while" | "with" | "class" | "elif" | "else" | "try" | "except"
+                | "finally",
+            ) => {
                 if first.as_deref() == Some("class") && at_margin {
                     self.at += 1;
-                    self.class_end = self.body_end();
+                    self.class_end = self.body_end(column);
                 }
                 self.skip_head();
                 return Ok(());
             }
-            Some("import") => {}
-            Some(name) if is_assigned(self, 1) => self.assign(name, None, 2, line)?,
-            Some(name) if *self.kind(1) == Kind::Sign('.') && is_assigned(self, 3) => {
+            Some("import") => {
+                let module = self.word(1).unwrap_or_default().to_owned();
+                self.python.imports.insert(module.clone(), module);
+            }
+            Some(_) if self.is_assigned(2 * names.len() - 1) => {
+                let ahead = 2 * names.len();
+                self.assign(names, None, ahead, line)?;
+            }
+            Some(_) if *self.kind(1) == Kind::Sign('.') && self.is_assigned(3) => {
                 let attribute = self.word(2).map(str::to_owned);
-                self.assign(name, attribute, 4, line)?;
+                self.assign(names, attribute, 4, line)?;
             }
             // `name: type = value`; in a class it is a field.
-            Some(name) if self.at >= self.class_end && *self.kind(1) == Kind::Sign(':') => {
+            Some(_) if self.at >= self.class_end && *self.kind(1) == Kind::Sign(':') => {
                 self.at += 1;
                 while self.is(':') || self.is('|') {
                     self.at += 1;
                     self.primary(0)?;
                 }
-                if is_assigned(self, 0) {
-                    self.assign(name, None, 1, line)?;
+                if self.is_assigned(0) {
+                    self.assign(names, None, 1, line)?;
                 }
             }
             // `name += ...`
             Some(name)
                 if matches!(self.kind(1), Kind::Sign('+' | '-' | '*' | '/' | '%' | '|'))
-                    && (is_assigned(self, 2) || self.kind(1) == self.kind(2)) =>
+                    && (self.is_assigned(2) || self.kind(1) == self.kind(2)) =>
             {
                 let value = Argument { name: None, value: Value::Unread, line };
-                let assignment = Assignment { end: self.at, value, is_change: true };
-                self.python.variables.entry(name.to_owned()).or_default().push(assignment);
+                self.set(name.to_owned(), value, true);
             }
             Some(_) => {
                 let value = self.expression(0)?;
@@ -362,6 +402,10 @@ impl Reader<'_> {
                     _ => false,
                 };
                 self.python.runs_on_import |= at_margin && runs;
+                if returns {
+                    let value = Argument { name: None, value, line };
+                    self.set(format!("{}()", self.function.0), value, false);
+                }
             }
             None => {}
         }
@@ -372,8 +416,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Takes the names of a function's parameters, and where its body is.
-    fn take_parameters(&mut self) {
+    /// Takes the names of a function's parameters, and where its body is. Returns its end.
+    fn take_parameters(&mut self, column: usize) -> usize {
         let (mut open, mut is_name, mut names) = (0, false, Vec::new());
         while *self.kind(0) != Kind::End {
             match self.kind(0) {
@@ -388,51 +432,99 @@ impl Reader<'_> {
                 break;
             }
         }
-        let body = self.at..self.body_end();
+        let end = self.body_end(column);
         for name in names {
-            self.python.parameters.entry(name).or_default().push(body.clone());
+            self.python.parameters.entry(name).or_default().push(self.at..end);
         }
+        end
     }
 
-    /// The end of the body of a function or a class at the left margin.
-    fn body_end(&self) -> usize {
-        let mut rest = self.tokens.iter().skip(self.at);
-        let len = rest.position(|token| token.at_margin && token.kind != Kind::End);
-        len.map_or(usize::MAX, |len| self.at + len)
+    /// The end of the body of a function or a class that begins in a column.
+    fn body_end(&self, column: usize) -> usize {
+        let rest = self.tokens.get(self.at..).unwrap_or_default();
+        let is_behind = |pair: &[Token]| {
+            let [before, Token { kind, column: own, .. }] = pair else { return false };
+            before.kind == Kind::End && *kind != Kind::End && *own <= column
+        };
+        rest.windows(2).position(is_behind).map_or(usize::MAX, |len| self.at + len + 1)
     }
 
-    /// Skips `if ...:` and its like, up to the body, which may stand on the same line.
+    /// Skips `if ...:` and its like, up to the body, which may stand on the same line. The names
+    /// that it binds have values that are not known.
     fn skip_head(&mut self) {
-        let mut open = 0;
+        let is_loop = self.word(0) == Some("for");
+        self.at += usize::from(is_loop);
+        let (mut open, mut binds, mut names) = (0, is_loop, Vec::new());
+        let line = self.tokens.get(self.at).map_or(0, |token| token.line);
         while *self.kind(0) != Kind::End && (open > 0 || !self.is(':')) {
             match self.kind(0) {
                 Kind::Sign('(' | '[' | '{') => open += 1,
                 Kind::Sign(')' | ']' | '}') => open -= 1,
+                Kind::Sign(',') => binds &= is_loop,
+                Kind::Word(word) if word == "as" => binds = true,
+                Kind::Word(word) if word == "in" => binds = false,
+                Kind::Word(word) if binds => names.push(word.clone()),
                 _ => {}
             }
             self.at += 1;
         }
         self.at += 1;
+        for name in names {
+            self.set(name, Argument { name: None, value: Value::Unread, line }, false);
+        }
     }
 
-    /// Reads the value of a name or its attribute, which stands some tokens ahead.
+    /// Notes what a name, or an attribute of it, is given here.
+    fn set(&mut self, name: String, value: Argument, is_change: bool) {
+        let assignment = Assignment { end: self.at, value, is_change };
+        self.python.variables.entry(name).or_default().push(assignment);
+    }
+
+    /// Reads the value of names or of an attribute, which stands some tokens ahead.
     fn assign(
         &mut self,
-        name: &str,
+        mut names: Vec<String>,
         attribute: Option<String>,
         ahead: usize,
         line: usize,
     ) -> Result<(), usize> {
         self.at += ahead;
-        let is_own = self.word(0) == Some(name);
-        let value = Argument { name: attribute, value: self.expression(0)?, line };
-        let is_name = |value: &Value| matches!(value, Value::Name(other, _) if other == name);
-        let is_change = match &value.value {
-            Value::Call(call) => is_own || call.arguments.iter().any(|one| is_name(&one.value)),
-            _ => is_own,
-        };
-        let assignment = Assignment { end: self.at, value, is_change };
-        self.python.variables.entry(name.to_owned()).or_default().push(assignment);
+        let is_tuple = names.len() > 1;
+        // `name = name = value`
+        while !is_tuple
+            && attribute.is_none()
+            && self.is_assigned(1)
+            && let Some(name) = self.word(0)
+        {
+            names.push(name.to_owned());
+            self.at += 2;
+        }
+        let first = self.word(0).map(str::to_owned);
+        let mut values = vec![self.expression(0)?];
+        while self.is(',') {
+            self.at += 1;
+            values.push(self.expression(0)?);
+        }
+        let whole = if values.len() > 1 { Value::List(values.into()) } else { values.remove(0) };
+        let count = names.len();
+        for (place, name) in names.into_iter().enumerate() {
+            let value = match &whole {
+                value if !is_tuple => value.clone(),
+                Value::List(items) if items.len() == count => items[place].clone(),
+                // Unsloth's gives a model and its tokenizer.
+                Value::Call(call) if place == 0 && call.name.ends_with("from_pretrained") => {
+                    whole.clone()
+                }
+                _ => Value::Unread,
+            };
+            let is_own = first.as_ref() == Some(&name);
+            let is_name = |value: &Value| matches!(value, Value::Name(other, _) if *other == name);
+            let is_change = match &value {
+                Value::Call(call) => is_own || call.arguments.iter().any(|one| is_name(&one.value)),
+                _ => is_own,
+            };
+            self.set(name, Argument { name: attribute.clone(), value, line }, is_change);
+        }
         Ok(())
     }
 
@@ -461,8 +553,16 @@ impl Reader<'_> {
     /// An expression, up to what ends it.
     fn expression(&mut self, depth: usize) -> Result<Value, usize> {
         let value = self.primary(depth)?;
+        let mut terms = vec![("+", value)];
+        while let Some(sign) = self.operator().filter(|_| terms.len() < DEPTH) {
+            self.at += sign.len();
+            terms.push((sign, self.primary(depth)?));
+        }
         if self.is_end() {
-            return Ok(value);
+            return Ok(match terms.len() {
+                1 => terms.remove(0).1,
+                _ => Value::Sum(terms.into()),
+            });
         }
         let mut open = 0;
         while open > 0 || !self.is_end() {
@@ -475,6 +575,19 @@ impl Reader<'_> {
             self.at += 1;
         }
         Ok(Value::Unread)
+    }
+
+    /// The sign of a sum or a product.
+    fn operator(&self) -> Option<&'static str> {
+        match (self.kind(0), self.kind(1)) {
+            (Kind::Sign('+'), _) => Some("+"),
+            (Kind::Sign('-'), _) => Some("-"),
+            (Kind::Sign('/'), Kind::Sign('/')) => Some("//"),
+            (Kind::Sign('/'), _) => Some("/"),
+            (Kind::Sign('*'), Kind::Sign('*')) => None,
+            (Kind::Sign('*'), _) => Some("*"),
+            _ => None,
+        }
     }
 
     fn is_end(&self) -> bool {
@@ -499,6 +612,7 @@ impl Reader<'_> {
                     _ => Value::Name(word, at),
                 }
             }
+            _ if !sign.is_empty() => return Ok(Value::Unread),
             Kind::Text(mut text) => {
                 self.at += 1;
                 while let Kind::Text(more) = self.kind(0) {
@@ -518,7 +632,8 @@ impl Reader<'_> {
             Kind::Sign('{') => {
                 let items = self.items(depth, '}')?;
                 let entry = |item: Argument| Some((item.name?, item.value));
-                Value::Dict(items.into_iter().filter_map(entry).collect())
+                let entries = items.into_iter().map(entry).collect::<Option<Rc<[_]>>>();
+                entries.map_or(Value::Unread, Value::Dict)
             }
             _ => return Ok(Value::Unread),
         };
@@ -596,6 +711,42 @@ impl Reader<'_> {
         self.at += 1;
         Ok(items)
     }
+}
+
+/// Two numbers or texts behind each other, by a sign of Python. None if that is no sum of theirs.
+pub fn operate(a: toml::Value, sign: &str, b: toml::Value) -> Option<toml::Value> {
+    use toml::Value::{Float, Integer, String};
+    Some(match (a, sign, b) {
+        (String(a), "+", String(b)) => String(a + &b),
+        (Integer(a), "+", Integer(b)) => Integer(a.checked_add(b)?),
+        (Integer(a), "-", Integer(b)) => Integer(a.checked_sub(b)?),
+        (Integer(a), "*", Integer(b)) => Integer(a.checked_mul(b)?),
+        // Down, where Rust rounds to zero.
+        (Integer(a), "//", Integer(b)) if a >= 0 && b > 0 => Integer(a / b),
+        (a, sign, b) => {
+            let number = |x: toml::Value| x.as_float().or_else(|| Some(x.as_integer()? as f64));
+            let (a, b) = (number(a)?, number(b)?);
+            let made = match sign {
+                "+" => a + b,
+                "-" => a - b,
+                "*" => a * b,
+                "/" => a / b,
+                _ => return None,
+            };
+            Float(Some(made).filter(|made| made.is_finite())?)
+        }
+    })
+}
+
+/// A sum with a term more, which stands behind its sign.
+pub fn add(
+    sum: Option<toml::Value>,
+    term: Option<(&str, toml::Value)>,
+) -> Option<Option<toml::Value>> {
+    Some(match (sum, term) {
+        (Some(sum), Some((sign, term))) => Some(operate(sum, sign, term)?),
+        (sum, term) => sum.or(term.map(|(_, term)| term)),
+    })
 }
 
 /// Adds an argument to a call.
