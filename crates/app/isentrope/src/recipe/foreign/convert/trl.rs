@@ -19,7 +19,7 @@ impl Draft<'_> {
         }
         let batch = ["per_device_train_batch_size", "gradient_accumulation_steps"];
         let sampled = ["steps_per_generation", "generation_batch_size", "num_generations"];
-        let counts = [&batch[..], &sampled, &PROCESSES].concat();
+        let counts = [&batch[..], &sampled[..], &PROCESSES[..]].concat();
         let is_unread = self.is_unread(&counts);
         let count = |name: &str| self.whole(name).unwrap_or(1).max(1);
         let [per_device, accumulation] = batch.map(count);

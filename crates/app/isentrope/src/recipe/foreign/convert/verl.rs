@@ -109,6 +109,12 @@ impl Draft<'_> {
             self.done(&[&name("enable"), &name("log")]);
         }
         self.put_custom_reward();
+        let above = "apply_chat_template_kwargs.";
+        let variables = self.table(above);
+        if !variables.is_empty() {
+            self.put("data.template_variables", variables, above, "");
+            self.settings.retain(|one| one.unread.is_some() || !one.name.contains(above));
+        }
         if !self.is_on("multi_turn.enable") {
             let of_turns = ["max_assistant_turns", "max_user_turns", "max_tool_response_length"];
             let of_turns = of_turns.map(|name| format!("multi_turn.{name}"));
@@ -167,17 +173,22 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// The settings below a name, which ends with a dot, as far as they are known.
+    fn table(&self, above: &str) -> toml::Table {
+        let entry = |setting: &Setting| {
+            let (_, name) = setting.name.split_once(above)?;
+            Some((name.to_owned(), setting.value.clone()?))
+        };
+        self.settings.iter().filter_map(entry).collect()
+    }
+
     /// Sets verl's reward function with its arguments.
     fn put_custom_reward(&mut self) {
         let Some(path) = self.text("custom_reward_function.path") else { return };
         let name = self.text("custom_reward_function.name").unwrap_or("compute_score".into());
         let mut verifier = toml::Table::new();
         verifier.insert("python".into(), format!("{path}:{name}").into());
-        let argument = |setting: &Setting| {
-            let (_, name) = setting.name.split_once("custom_reward_function.reward_kwargs.")?;
-            Some((name.to_owned(), setting.value.clone()?))
-        };
-        let arguments: toml::Table = self.settings.iter().filter_map(argument).collect();
+        let arguments = self.table("custom_reward_function.reward_kwargs.");
         if !arguments.is_empty() {
             verifier.insert("arguments".into(), arguments.into());
         }
