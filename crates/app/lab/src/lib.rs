@@ -24,6 +24,7 @@ pub mod report;
 pub mod run;
 pub mod seeds;
 pub mod show;
+mod table;
 mod terminal;
 pub mod text_plot;
 pub mod theory;

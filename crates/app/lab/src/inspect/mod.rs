@@ -2,27 +2,31 @@
 //! page.
 //!
 //! [`Inspection`] has a step's records, with the log's numbers of the whole step. [`tables()`] are
-//! shown on a terminal (`text.rs`) and at the head of the page (`web.rs`), which has every response
-//! token by token.
+//! shown on a terminal and at the head of the page (`web.rs`), which has every response token by
+//! token.
 
 mod kinds;
+mod method_view;
 mod tables;
-mod text;
 mod token;
 mod web;
 
+pub use crate::table::Table;
 pub use kinds::Kind;
+pub use method_view::MethodView;
 pub(crate) use tables::quoted;
-pub use tables::{PAPER, TOP_FRACTIONS, Table, tables};
+pub use tables::{PAPER, TOP_FRACTIONS, tables};
 pub use token::{Quadrant, Token};
 
 use crate::log::RunLog;
-use crate::methods::{MethodView, NamedObjective};
 use crate::number::number;
 use crate::run_files::{METRICS, RunFiles};
+use crate::terminal::wrapped;
 use crate::tokens::{TokenRecord, read};
+use crate::visible::visible;
 use crate::{Error, Result};
 use serde_json::Value;
+use std::fmt::Write;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -143,17 +147,6 @@ impl Inspection {
         Ok(responses.map(|responses| responses as usize))
     }
 
-    /// Shows another objective on these tokens too, beside the plain one.
-    ///
-    /// # Errors
-    /// When the records lack the numbers that it needs.
-    pub fn add_method(&mut self, method: &NamedObjective, plain: &NamedObjective) -> Result<()> {
-        let view = MethodView::of(self, method, plain)?;
-        self.notes.extend(view.notes.iter().cloned());
-        self.method = Some(view);
-        Ok(())
-    }
-
     /// All sampled tokens of the recorded responses, in order. Tokens that were given between turns
     /// are no choice of the policy.
     pub fn tokens(&self) -> Vec<Token<'_>> {
@@ -161,6 +154,16 @@ impl Inspection {
             Token::all(index, record).filter(|token| !record.given.contains(token.place.0))
         };
         self.records.iter().enumerate().flat_map(of_record).collect()
+    }
+
+    /// The tables, for a terminal of `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        let heading = format!("{}, step {}: {}", visible(&self.run), self.step, self.summary());
+        let mut text = wrapped(&heading, width).join("\n") + "\n";
+        for table in &tables(self) {
+            let _ = write!(text, "\n{}", table.text(width));
+        }
+        text
     }
 
     /// The number of recorded responses and tokens, in a sentence.

@@ -2,7 +2,7 @@
 
 use super::token::{Quadrant, Token};
 use super::{Inspection, Kind};
-use crate::number::fixed;
+use crate::table::{Table, cell};
 use crate::visible::visible;
 use std::collections::HashMap;
 
@@ -28,19 +28,6 @@ const NAMED: usize = 15;
 /// Characters of a token that are quoted.
 const QUOTED: usize = 60;
 
-/// A table of numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    /// Its title.
-    pub title: String,
-    /// Headings of the columns after the first.
-    pub columns: Vec<String>,
-    /// Each row's name and cells.
-    pub rows: Vec<(String, Vec<String>)>,
-    /// A note for the reader, in sentences; may be empty.
-    pub note: String,
-}
-
 /// All tables of a step, in the order in which they are shown.
 pub fn tables(inspection: &Inspection) -> Vec<Table> {
     let tokens = inspection.tokens();
@@ -60,11 +47,6 @@ fn count(fraction: f64, n: usize) -> usize {
 
 fn percent(fraction: f64) -> String {
     format!("{} %", (fraction * 1e4).round() / 100.0)
-}
-
-/// A mean in nats; a dash for None.
-fn nats(value: Option<f64>) -> String {
-    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |value| fixed(value, 3))
 }
 
 /// The share of items for which `is` holds, in percent.
@@ -87,7 +69,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
     let top = |fraction| &ranked[..count(fraction, ranked.len())];
     let recorded =
-        TOP_FRACTIONS.map(|fraction| nats(mean(top(fraction).iter().map(|t| t.covariance))));
+        TOP_FRACTIONS.map(|fraction| cell(mean(top(fraction).iter().map(|t| t.covariance)), 3));
     Table {
         title: "Mean covariance of the top tokens by covariance, in nats".into(),
         columns: TOP_FRACTIONS.map(percent).to_vec(),
@@ -97,8 +79,8 @@ fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
                 "how many".into(),
                 TOP_FRACTIONS.map(|fraction| top(fraction).len().to_string()).to_vec(),
             ),
-            ("the whole step".into(), inspection.whole_step.map(nats).to_vec()),
-            ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| nats(Some(value))).to_vec()),
+            ("the whole step".into(), inspection.whole_step.map(|of| cell(of, 3)).to_vec()),
+            ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| cell(Some(value), 3)).to_vec()),
         ],
         note:
             "Covariance of a token: (log-prob - mean) (advantage - mean), means over its update; a \
@@ -174,9 +156,9 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
         vec![
             of.top.to_string(),
             of.count.to_string(),
-            nats(Some(of.covariance / n)),
-            nats(Some(of.entropy / n)),
-            nats(mean(of.change.iter().copied())),
+            cell(Some(of.covariance / n), 3),
+            cell(Some(of.entropy / n), 3),
+            cell(mean(of.change.iter().copied()), 3),
         ]
     };
     Table {

@@ -1,14 +1,14 @@
 //! The page: the tables, and every response with its tokens.
 
-use super::{Inspection, Table, Token, tables, token::Quadrant};
-use crate::page::{Packed, Page, escaped, script_value, scrolling};
+use super::{Inspection, Token, tables, token::Quadrant};
+use crate::page::{Packed, Page, escaped, script_value};
+use crate::table::Table;
 use crate::tokens::{Advantages, TokenRecord};
 use crate::visible::visible;
 use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write;
-use unicode_width::UnicodeWidthStr;
 
 /// Most tokens on a page, which has about 50 bytes for each.
 const MOST_TOKENS: usize = 250_000;
@@ -16,8 +16,6 @@ const MOST_TOKENS: usize = 250_000;
 const MOST_TEXT: usize = 16 << 20;
 const MOST_PROMPT: usize = 1 << 20;
 const MOST_PIECE: usize = 4 << 10;
-/// Names of rows up to this width are not broken.
-const SHORT: usize = 16;
 /// The quantile of the values at the end of a colour scale: larger values have the colour of the
 /// end.
 const SCALE: f64 = 0.98;
@@ -81,45 +79,8 @@ impl Inspection {
     }
 }
 
-impl Table {
-    fn html(&self) -> String {
-        let Self { title, columns, rows, note } = self;
-        let title = escaped(title);
-        let mut html = format!(
-            "<section><h3>{title}</h3>\n{}<table aria-label=\"{title}\">\n<tr><td></td>",
-            scrolling(&title)
-        );
-        for column in columns {
-            let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
-        }
-        html.push_str("</tr>\n");
-        for (name, cells) in rows {
-            let class = if name.width() <= SHORT { " class=\"short\"" } else { "" };
-            let _ = write!(html, "<tr><th scope=\"row\"{class}>{}</th>", escaped(name));
-            for cell in cells {
-                let _ = write!(html, "<td>{}</td>", escaped(&printed(cell)));
-            }
-            html.push_str("</tr>\n");
-        }
-        html.push_str("</table></div>\n");
-        if !note.is_empty() {
-            let _ = writeln!(html, "<p class=\"quiet small\">{}</p>", escaped(note));
-        }
-        html.push_str("</section>\n");
-        html
-    }
-}
-
 fn failed(error: serde_json::Error) -> Error {
     Error::Refused(format!("the data of the page: {error}"))
-}
-
-/// A cell in print's typography: a dash for nothing, a minus as wide as a plus.
-fn printed(cell: &str) -> Cow<'_, str> {
-    match cell {
-        "-" => "–".into(),
-        cell => cell.replace('-', "−").into(),
-    }
 }
 
 /// Bytes of the text that a record puts on the page.

@@ -1,18 +1,17 @@
 //! The effect that other losses and entropy methods would have had on a step's recorded tokens.
 //!
 //! The program's own objective gives each token its coefficient, d(loss) / d(log-prob); no formula
-//! stands here again. [`MethodView`] holds one objective against the first of a list, token by
-//! token; [`MethodMap`] holds all of a list against each other (`picture.rs` draws it).
+//! stands here again. `view.rs` holds one objective against the first of a list, token by token;
+//! [`MethodMap`] holds all of a list against each other (`picture.rs` draws it).
 
 mod batch;
 mod picture;
 mod view;
 
 pub use batch::{Effect, NamedObjective, RecordedBatch};
-pub use view::MethodView;
 
-use crate::inspect::{Inspection, Table};
-use crate::number::fixed;
+use crate::inspect::Inspection;
+use crate::table::{Table, cell};
 use crate::terminal::wrapped;
 use crate::{Error, Result};
 use batch::RECORDS_ALL;
@@ -164,9 +163,6 @@ fn acts_by_entropy(names: &str, shown: &str) -> String {
 /// The numbers of all objectives. `moved` is the sum of the sizes of the first's changes of entropy
 /// over tokens, in nats.
 fn table(all: &[Comparison], moved: f64) -> Table {
-    let cell = |of: Option<f64>, digits| {
-        of.filter(|of| of.is_finite()).map_or_else(|| "-".to_owned(), |of| fixed(of, digits))
-    };
     let row = |c: &Comparison| {
         let [difference, error] =
             [0, 1].map(|at| cell(c.entropy_difference.map(|both| 100.0 * both[at] / moved), 2));

@@ -2,41 +2,23 @@
 
 use super::{NamedObjective, RecordedBatch, acts_by_entropy, change};
 use crate::Result;
-use crate::inspect::{Inspection, Quadrant, Table, Token, quoted};
-use crate::number::fixed;
+use crate::inspect::{Inspection, MethodView, Quadrant, Token, quoted};
+use crate::table::{Table, cell};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Tokens that the table of the largest changes names.
 const NAMED: usize = 15;
 
-/// The effect of an objective on a step's recorded tokens, beside the plain one's.
-#[derive(Clone, Debug)]
-pub struct MethodView {
-    /// The objective's name, and the plain one's.
-    pub names: [String; 2],
-    /// Coefficients of both in the same order, `[tokens]`.
-    coefficients: [Vec<f64>; 2],
-    /// The tokens of each record that has any.
-    places: HashMap<usize, Range<usize>>,
-    pub(crate) tables: Vec<Table>,
-    /// Notes for the reader, in sentences.
-    pub notes: Vec<String>,
-}
-
-impl MethodView {
-    /// Computes both objectives on the records.
+impl Inspection {
+    /// Shows another objective on these tokens too, beside the plain one.
     ///
     /// # Errors
-    /// When the records cannot be used.
-    pub fn of(
-        inspection: &Inspection,
-        method: &NamedObjective,
-        plain: &NamedObjective,
-    ) -> Result<Self> {
+    /// When the records lack the numbers that it needs.
+    pub fn add_method(&mut self, method: &NamedObjective, plain: &NamedObjective) -> Result<()> {
         let batch = match method.compares_anew(&plain.settings) {
-            true => RecordedBatch::of_whole_groups(inspection)?,
-            false => RecordedBatch::of(inspection)?,
+            true => RecordedBatch::of_whole_groups(self)?,
+            false => RecordedBatch::of(self)?,
         };
         let made = batch.effect(method, &plain.settings)?;
         let first = batch.effect(plain, &plain.settings)?;
@@ -46,7 +28,7 @@ impl MethodView {
         }
         let places: HashMap<usize, Range<usize>> =
             batch.records.iter().copied().zip(batch.responses()).collect();
-        let all = inspection.tokens();
+        let all = self.tokens();
         let tokens: Vec<&Token<'_>> =
             all.iter().filter(|token| places.contains_key(&token.record)).collect();
         let coefficients = [made.coefficients, first.coefficients];
@@ -57,14 +39,9 @@ impl MethodView {
             true => notes.push(format!("{} treats no token otherwise than {}", names[0], names[1])),
             false => tables.push(largest),
         }
-        Ok(Self { names, coefficients, places, tables, notes })
-    }
-
-    /// The coefficients of a record's tokens under the method and the plain objective, if they are
-    /// known.
-    pub(crate) fn of_record(&self, record: usize) -> Option<[&[f64]; 2]> {
-        let tokens = self.places.get(&record)?;
-        Some(self.coefficients.each_ref().map(|of| &of[tokens.clone()]))
+        self.notes.extend(notes);
+        self.method = Some(MethodView { names, coefficients, places, tables });
+        Ok(())
     }
 }
 
@@ -138,8 +115,4 @@ fn largest(
              {plain} before and {method} after."
         ),
     }
-}
-
-fn cell(value: Option<f64>, digits: usize) -> String {
-    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |v| fixed(v, digits))
 }
