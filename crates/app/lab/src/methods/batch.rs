@@ -35,15 +35,15 @@ pub(super) const RECORDS_ALL: &str = "A run with --set lab.track_theory=true and
 /// minibatch. The policy in training is that after the step, the policy that sampled is the old
 /// one. Each array is `[tokens]`; log-probs, entropies and slopes are in nats.
 #[derive(Clone, Debug, Default)]
-pub struct RecordedBatch {
+pub(super) struct RecordedBatch {
     /// The record of each response, `[responses]`.
-    pub(super) records: Vec<usize>,
+    pub records: Vec<usize>,
     lengths: Vec<usize>,
-    pub(super) logprobs: Vec<f64>,
+    pub logprobs: Vec<f64>,
     old_logprobs: Vec<f64>,
     entropies: Vec<f64>,
     old_entropies: Vec<f64>,
-    pub(super) advantages: Vec<f64>,
+    pub advantages: Vec<f64>,
     /// Slope of the entropy in each token's place along the gradient of its log-prob; None if some
     /// are not recorded.
     slopes: Option<Vec<f64>>,
@@ -53,30 +53,18 @@ pub struct RecordedBatch {
     /// The record of each outcome.
     compared: Vec<usize>,
     /// Whether all responses to each prompt are recorded.
-    pub(super) has_whole_groups: bool,
+    pub has_whole_groups: bool,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
 }
 
 impl RecordedBatch {
-    /// The tokens of a step's records.
+    /// The tokens of a step's records; with `whole` of the prompts alone all of whose responses are
+    /// recorded, for an objective that compares their rewards.
     ///
     /// # Errors
-    /// When no record can be used, with the remedy; when the run's recipe cannot be read.
-    pub fn of(inspection: &Inspection) -> Result<Self> {
-        Self::of_groups(inspection, false)
-    }
-
-    /// The tokens of the prompts all of whose responses are recorded, for an objective that
-    /// compares their rewards.
-    ///
-    /// # Errors
-    /// When there is no such prompt, with the remedy; when the run's recipe cannot be read.
-    pub fn of_whole_groups(inspection: &Inspection) -> Result<Self> {
-        Self::of_groups(inspection, true)
-    }
-
-    fn of_groups(inspection: &Inspection, whole: bool) -> Result<Self> {
+    /// When there are none, with the remedy; when the run's recipe cannot be read.
+    pub fn of(inspection: &Inspection, whole: bool) -> Result<Self> {
         let mut batch = Self::default();
         let (mut slopes, mut entropies_after) = (Some(Vec::new()), true);
         let records = inspection.records.iter().enumerate();
@@ -178,7 +166,7 @@ impl RecordedBatch {
 
     /// The numbers that an objective needs and the records lack, if any. `recorded` is the one
     /// whose estimator the recorded advantages have.
-    pub(super) fn lacks(
+    pub fn lacks(
         &self,
         named: &NamedObjective,
         recorded: &ObjectiveSettings,
@@ -193,11 +181,6 @@ impl RecordedBatch {
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.logprobs.len()
-    }
-
-    /// Whether it has no tokens, which [`of`](Self::of) refuses.
-    pub fn is_empty(&self) -> bool {
-        self.logprobs.is_empty()
     }
 
     /// The tokens of each response.
@@ -282,7 +265,7 @@ impl RecordedBatch {
 
 /// The coefficients that an objective gives the tokens.
 #[derive(Clone, Debug)]
-pub struct Effect {
+pub(super) struct Effect {
     /// The objective's name.
     pub name: String,
     /// Derivative of the loss by each token's log-prob, times the number of tokens: -rho A of an

@@ -8,13 +8,13 @@ mod batch;
 mod picture;
 mod view;
 
-pub use batch::{Effect, NamedObjective, RecordedBatch};
+pub use batch::NamedObjective;
 
 use crate::inspect::Inspection;
 use crate::table::{Table, cell};
 use crate::terminal::wrapped;
 use crate::{Error, Result};
-use batch::RECORDS_ALL;
+use batch::{Effect, RECORDS_ALL, RecordedBatch};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -64,7 +64,7 @@ impl MethodMap {
     /// # Errors
     /// When there are no objectives, or the records cannot be used.
     pub fn of(inspection: &Inspection, objectives: &[NamedObjective]) -> Result<Self> {
-        let batch = RecordedBatch::of(inspection)?;
+        let batch = RecordedBatch::of(inspection, false)?;
         let Some(first) = objectives.first() else {
             return Err(Error::Refused("there are no objectives to compare".into()));
         };

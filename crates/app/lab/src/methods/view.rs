@@ -16,10 +16,7 @@ impl Inspection {
     /// # Errors
     /// When the records lack the numbers that it needs.
     pub fn add_method(&mut self, method: &NamedObjective, plain: &NamedObjective) -> Result<()> {
-        let batch = match method.compares_anew(&plain.settings) {
-            true => RecordedBatch::of_whole_groups(self)?,
-            false => RecordedBatch::of(self)?,
-        };
+        let batch = RecordedBatch::of(self, method.compares_anew(&plain.settings))?;
         let made = batch.effect(method, &plain.settings)?;
         let first = batch.effect(plain, &plain.settings)?;
         let mut notes = batch.notes.clone();
