@@ -199,7 +199,6 @@
       data.methods.forEach((name, of) => facts.push([`coefficient, ${name}`, shown(response.coefficients[of][i])]));
     }
     if (quadrant >= 0) facts.push(["quadrant", QUADRANTS[quadrant]]);
-    if (isGiven(response, i)) span.classList.add("given");
     if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
     if (response.bounded.has(i)) facts.push(["clipped", "yes"]);
     const list = element("dl");

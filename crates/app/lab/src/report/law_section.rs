@@ -180,9 +180,6 @@ fn names_of(measured: &SetPoints) -> String {
 
 /// Reasons not to rely on the law, as text.
 pub(super) fn refusals(study: &Study) -> String {
-    if study.refusals.is_empty() {
-        return format!("nothing can be fitted to {} evaluations.", study.points.len());
-    }
     let reasons = study.refusals.iter().map(|reason| reason.trim_end_matches('.'));
     reasons.collect::<Vec<_>>().join("; ") + "."
 }

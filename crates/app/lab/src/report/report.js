@@ -58,7 +58,7 @@
   function trace(chart, line) {
     const grouped = byMethod(chart);
     const { color, dash: [dash], symbol } = look(
-      grouped ? methodOf(line) : several || line.metric === undefined ? line.run : line.metric);
+      grouped ? methodOf(line) : several ? line.run : line.metric);
     const named = line.as === "mean" ? data.methods.names[line.group] : several ? data.runs[line.run] : line.name;
     const name = plain(short(named));
     const isHidden = grouped ? hiddenMethods.has(methodOf(line)) : hidden.has(line.run);
@@ -185,7 +185,7 @@
     const all = document.createElement("div");
     all.className = "keys";
     for (const [name, line] of named) {
-      const { color, dash: [, gaps] } = look(line.metric === undefined ? line.run : line.metric);
+      const { color, dash: [, gaps] } = look(line.metric);
       const button = document.createElement("button");
       const shape = {
         band: ["M1 6H33", 10, "", 0.25], points: ["M17 6h.01", 8, "", 1], interval: ["M17 1V11M17 6h.01", 3, "", 1],
