@@ -26,13 +26,6 @@ const MAX_ALARMS: usize = 20;
 const MANY: usize = 4;
 /// Metrics besides entropies whose last finite value shows that a run diverged.
 const FINITE: [&str; 3] = ["policy/loss", "grad/norm", "sft/loss"];
-/// Entropies of runs without any accuracy.
-const ENTROPIES: [&str; 4] = [
-    "policy/entropy",
-    "policy/entropy_token_mean",
-    "policy/entropy_token_mean_filtered",
-    "sft/entropy",
-];
 
 /// The section.
 pub(super) fn html(runs: &[PageRun]) -> String {
@@ -304,8 +297,8 @@ fn the_law(run: &PageRun, set: &EvaluatedSet) -> String {
 
 /// The entropy of runs without any accuracy: fine-tuning, or logs that have none.
 fn sampled_entropy(run: &PageRun) -> Option<String> {
-    let (metric, series) =
-        ENTROPIES.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
+    let of_examples = || Some(("sft/entropy", values(run, "sft/entropy")?));
+    let (metric, series) = run.data.log.entropy().or_else(of_examples)?;
     let change = Change::of_rollouts(run, &series.iter().collect::<Vec<_>>())?;
     Some(format!("Entropy ({}) {}.", code(metric), change.words(&NATS)))
 }

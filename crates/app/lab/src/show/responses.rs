@@ -2,12 +2,13 @@
 
 use super::tail::{last_lines, row_of};
 use crate::Result;
+use crate::log::lines::Row;
 use crate::number::{fixed, number};
 use crate::run::Run;
 use crate::run_files::{EVALUATIONS, RunFiles};
 use crate::terminal::{Look, Paint, wrapped};
 use isentrope_files::names;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// Number of first and of last lines that are kept if the middle of a prompt or response is left
@@ -15,9 +16,6 @@ use std::path::PathBuf;
 const TEXT_LINES: [usize; 2] = [8, 6];
 /// As [`TEXT_LINES`], for the verifier's reason.
 const REASON_LINES: [usize; 2] = [3, 1];
-
-/// A response as its file has it.
-type Row = Map<String, Value>;
 
 /// The last responses of each run, at most `count`.
 pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {

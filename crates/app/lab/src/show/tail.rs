@@ -1,9 +1,8 @@
 //! The last lines of a file of any length.
 
-use crate::log::lines::without_line;
+use crate::log::lines::{Row, without_line};
 use crate::{Error, Result};
 use isentrope_files::open_regular;
-use serde_json::{Map, Value};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -34,7 +33,7 @@ pub(super) fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
 }
 
 /// The object of a line of JSON; `place` names the line in an error.
-pub(super) fn row_of(line: &[u8], path: &Path, place: &str) -> Result<Map<String, Value>> {
+pub(super) fn row_of(line: &[u8], path: &Path, place: &str) -> Result<Row> {
     serde_json::from_slice(line)
         .map_err(|error| Error::invalid(path, format!("{place}: {}", without_line(&error))))
 }
