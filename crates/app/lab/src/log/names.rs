@@ -9,7 +9,7 @@ use super::{ENTROPIES, Origin, Series};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A name of theirs, and ours.
+/// A name of theirs, and ours; in a report's charts a metric, and its name in legends.
 pub type Pair = (&'static str, &'static str);
 
 /// verl's names.
@@ -278,7 +278,7 @@ fn trl(name: &str) -> String {
     }
 }
 
-/// Our name for one of theirs, by a table of this file.
+/// Our name for one of theirs, by a table.
 pub fn counterpart(table: &[Pair], name: &str) -> Option<String> {
     table.iter().find_map(|(theirs, ours)| {
         let filled = filled(theirs, name)?;

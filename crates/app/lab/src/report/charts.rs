@@ -1,5 +1,7 @@
 //! The charts and their metrics. A chart is on the page if a run has one of its metrics.
 
+use crate::log::names::Pair;
+
 /// The unit of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
@@ -20,10 +22,9 @@ pub(super) struct ChartSpec {
     pub unit: Unit,
     /// How to read the chart, as a sentence.
     pub reading: &'static str,
-    /// Metrics and their names in legends. `*` in a metric stands for an evaluation set, `#` for a
-    /// whole number; in the name they stand for the matched text. Without a name the legend has the
-    /// metric's own.
-    pub lines: &'static [(&'static str, &'static str)],
+    /// Metrics and their names in legends. `<set>` and `<k>`, a whole number, stand for the same text
+    /// in both.
+    pub lines: &'static [Pair],
 }
 
 const NATS: Unit = Unit::Named("nats");
@@ -52,7 +53,7 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         unit: NATS,
         reading: "Mean over the tokens that the model sampled in its first, second, ... turn, over \
                   the responses that have such a turn.",
-        lines: &[("policy/entropy_turn_#", "turn #")],
+        lines: &[("policy/entropy_turn_<k>", "turn <k>")],
     },
     ChartSpec {
         id: "eval-entropy",
@@ -61,8 +62,11 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         reading: "The same on problems that are not trained on, at the temperature of the \
                   evaluation.",
         lines: &[
-            ("eval/*/entropy", "*"),
-            ("eval/*/entropy_initial_states", "*, in the states from before the first step"),
+            ("eval/<set>/entropy", "<set>"),
+            (
+                "eval/<set>/entropy_initial_states",
+                "<set>, in the states from before the first step",
+            ),
         ],
     },
     ChartSpec {
@@ -71,7 +75,10 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         unit: Unit::Share,
         reading: "Mean over problems of the share of correct responses. What was bought with the \
                   entropy.",
-        lines: &[("eval/*/mean@#", "* mean@#"), ("eval/mean_of_sets", "mean of the sets")],
+        lines: &[
+            ("eval/<set>/mean@<k>", "<set> mean@<k>"),
+            ("eval/mean_of_sets", "mean of the sets"),
+        ],
     },
     ChartSpec {
         id: "accuracy-of-several",
@@ -80,7 +87,10 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. Where \
                   mean@k rises and pass@k does not, the policy has only become surer of what it \
                   could do before.",
-        lines: &[("eval/*/pass@#", "* pass@#"), ("eval/*/maj@#", "* maj@#")],
+        lines: &[
+            ("eval/<set>/pass@<k>", "<set> pass@<k>"),
+            ("eval/<set>/maj@<k>", "<set> maj@<k>"),
+        ],
     },
     ChartSpec {
         id: "reward",
@@ -91,8 +101,8 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         lines: &[
             ("reward/mean", "reward"),
             ("reward/score", "score, without penalty"),
-            ("reward/part_#", "part #"),
-            ("eval/*/score", "score on *"),
+            ("reward/part_<k>", "part <k>"),
+            ("eval/<set>/score", "score on <set>"),
         ],
     },
     ChartSpec {
@@ -127,7 +137,7 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         lines: &[
             ("response/length_mean", "mean"),
             ("response/length_max", "longest"),
-            ("eval/*/length_mean", "mean on *"),
+            ("eval/<set>/length_mean", "mean on <set>"),
         ],
     },
     ChartSpec {
@@ -138,7 +148,7 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         lines: &[
             ("response/truncated", "while sampling"),
             ("response/out_of_turns", "of these, at the last turn"),
-            ("eval/*/truncated", "on *"),
+            ("eval/<set>/truncated", "on <set>"),
         ],
     },
     ChartSpec {
@@ -267,57 +277,9 @@ pub(super) const CHARTS: &[ChartSpec] = &[
     },
 ];
 
-/// A metric's name in a legend, if the declared line `(pattern, name)` matches it.
-pub(super) fn named(line: (&str, &str), metric: &str) -> Option<String> {
-    let (pattern, name) = line;
-    let found = matched(pattern, metric)?;
-    let mut found = found.into_iter();
-    let shown: String = name
-        .chars()
-        .map(|c| match c {
-            '*' | '#' => found.next().unwrap_or_default().to_owned(),
-            c => c.to_string(),
-        })
-        .collect();
-    Some(if shown.is_empty() { metric.to_owned() } else { shown })
-}
-
-/// The texts in a metric for the placeholders of a pattern, in order; none if it does not match.
-fn matched<'a>(pattern: &str, metric: &'a str) -> Option<Vec<&'a str>> {
-    let Some(at) = pattern.find(['*', '#']) else {
-        return (pattern == metric).then(Vec::new);
-    };
-    let (before, sign, after) = (&pattern[..at], &pattern[at..=at], &pattern[at + 1..]);
-    let rest = metric.strip_prefix(before)?;
-    let lengths: Vec<usize> = match sign {
-        "#" => vec![rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len()],
-        _ => (1..=rest.len()).rev().filter(|i| rest.is_char_boundary(*i)).collect(),
-    };
-    lengths.into_iter().filter(|length| *length > 0).find_map(|length| {
-        let mut found = vec![&rest[..length]];
-        found.extend(matched(after, &rest[length..])?);
-        Some(found)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn signs_of_a_pattern_stand_for_sets_and_numbers() {
-        let pattern = ("eval/*/mean@#", "* mean@#");
-        assert_eq!(named(pattern, "eval/a/b/mean@8").as_deref(), Some("a/b mean@8"));
-        for other in
-            ["eval/a/mean@8_3_numbers", "eval/a/mean@", "eval//mean@8", "eval/a/pass@8", "mean@8"]
-        {
-            assert_eq!(named(pattern, other), None, "{other}");
-        }
-        assert_eq!(named(("grad/norm", "mean"), "grad/norm").as_deref(), Some("mean"));
-        assert_eq!(named(("grad/norm", "mean"), "grad/norm_max"), None);
-        let sized = ("eval/*/mean@#_#_numbers", "* mean@#, # numbers");
-        assert_eq!(named(sized, "eval/é/mean@8_3_numbers").as_deref(), Some("é mean@8, 3 numbers"));
-    }
 
     #[test]
     fn no_metric_is_declared_twice_and_no_place_either() {

@@ -1,7 +1,7 @@
 //! The curves over steps: from declared charts and the runs' numbers to lines and their places on
 //! the page.
 
-use super::charts::{CHARTS, Unit, named};
+use super::charts::{CHARTS, Unit};
 use super::frame::{Frame, Metric};
 use super::legend::legend;
 use super::lines::{Chart, Line, Style};
@@ -10,6 +10,7 @@ use super::parts;
 use super::run::PageRun;
 use super::text::{listed, short_name, shortened, words};
 use super::thin::thin;
+use crate::log::names::counterpart;
 use crate::log::{Series, WEIGHTS};
 use crate::seeds::{is_drawable, range_of, rounded, stretches};
 use std::collections::BTreeSet;
@@ -137,7 +138,7 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
         let mut metrics = Vec::new();
         for line in declared.lines {
             for metric in names.difference(&of_parts) {
-                if let Some(name) = named(*line, metric) {
+                if let Some(name) = counterpart(&[*line], metric) {
                     rest.remove(metric);
                     if !is_mean_again(metric, names) {
                         metrics.push(Metric::of(runs, metric, name));
