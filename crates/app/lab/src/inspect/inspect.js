@@ -119,7 +119,7 @@
     if (response.covariance !== null) facts.push(`largest covariance ${shown(response.covariance)}`);
     if (response.update !== null) facts.push(`update ${response.update}`);
     facts.push(`${response.origin}, sample ${response.sample}`);
-    if (response.sampled_step !== STEP) facts.push(`sampled in step ${response.sampled_step}`);
+    if (response.sampled_step !== data.step) facts.push(`sampled in step ${response.sampled_step}`);
     facts.forEach(fact => header.append(element("span", "", fact)));
     const prompt = element("details");
     prompt.append(element("summary", "", "prompt: " + response.prompt.slice(0, 200)), element("pre", "", response.prompt));
@@ -198,7 +198,7 @@
     if (response.coefficients) {
       data.methods.forEach((name, of) => facts.push([`coefficient, ${name}`, shown(response.coefficients[of][i])]));
     }
-    if (quadrant >= 0) facts.push(["quadrant", QUADRANTS[quadrant]]);
+    if (quadrant >= 0) facts.push(["quadrant", data.quadrants[quadrant]]);
     if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
     if (response.bounded.has(i)) facts.push(["clipped", "yes"]);
     const list = element("dl");

@@ -1,11 +1,11 @@
 //! The page: the tables, and every response with its tokens.
 
 use super::{Inspection, Token, tables, token::Quadrant};
-use crate::page::{Packed, Page, escaped, script_value};
+use crate::Result;
+use crate::page::{Packed, Page, escaped};
 use crate::table::Table;
 use crate::tokens::{Advantages, TokenRecord};
 use crate::visible::visible;
-use crate::{Error, Result};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -46,20 +46,19 @@ impl Inspection {
             self.records[..shown].iter().enumerate().map(|(i, of)| self.response(i, of)).collect();
         let names = self.method.as_ref().map(|method| &method.names);
         let scales = self.scales();
-        let data = json!({ "responses": responses, "scales": scales, "methods": names });
-        let quadrants = Quadrant::ALL.map(Quadrant::name);
-        let script = format!(
-            "const QUADRANTS = {};\nconst STEP = {};\n{}",
-            script_value(&quadrants).map_err(failed)?,
-            self.step,
-            include_str!("inspect.js")
-        );
+        let data = json!({
+            "step": self.step,
+            "responses": responses,
+            "scales": scales,
+            "methods": names,
+            "quadrants": Quadrant::ALL.map(Quadrant::name),
+        });
         let page = Page {
             title: visible(&format!("{}: tokens of step {}", self.run, self.step)).into_owned(),
             style: include_str!("inspect.css").to_owned(),
             body: self.body(&notes),
-            packed: vec![Packed::new("data", &serde_json::to_vec(&data).map_err(failed)?)?],
-            script,
+            packed: vec![Packed::new("data", &data)?],
+            script: include_str!("inspect.js").to_owned(),
         };
         Ok(page.html())
     }
@@ -77,10 +76,6 @@ impl Inspection {
         body.push_str(include_str!("inspect.html"));
         body
     }
-}
-
-fn failed(error: serde_json::Error) -> Error {
-    Error::Refused(format!("the data of the page: {error}"))
 }
 
 /// Bytes of the text that a record puts on the page.

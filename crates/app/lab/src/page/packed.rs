@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::{Compression, GzBuilder};
+use serde_json::Value;
 use std::io::Write;
 
 /// Text under a name, which the page's script gets by `await unpacked(name)`.
@@ -22,14 +23,14 @@ impl Packed {
         Self { name: "plotly", base64: BASE64_STANDARD.encode(PLOTLY) }
     }
 
-    /// Compresses text, to the same bytes every time. The name becomes an HTML element's id, and
-    /// must be safe as one.
+    /// Compresses a value as JSON, to the same bytes every time. The name becomes an HTML element's
+    /// id, and must be safe as one.
     ///
     /// # Errors
     /// When it cannot be compressed.
-    pub fn new(name: &'static str, text: &[u8]) -> Result<Self> {
+    pub fn new(name: &'static str, value: &Value) -> Result<Self> {
         let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
-        let packed = gzip.write_all(text).and_then(|()| gzip.finish());
+        let packed = gzip.write_all(value.to_string().as_bytes()).and_then(|()| gzip.finish());
         let packed = packed
             .map_err(|e| Error::Refused(format!("a part of the page cannot be compressed: {e}")))?;
         Ok(Self { name, base64: BASE64_STANDARD.encode(packed) })
@@ -59,12 +60,13 @@ mod tests {
 
     #[test]
     fn what_is_packed_comes_back_and_is_the_same_every_time() {
-        let packed = Packed::new("a", "</script>é".as_bytes()).unwrap();
-        assert_eq!(packed.base64, Packed::new("a", "</script>é".as_bytes()).unwrap().base64);
+        let value = Value::from("</script>é");
+        let packed = Packed::new("a", &value).unwrap();
+        assert_eq!(packed.base64, Packed::new("a", &value).unwrap().base64);
         let mut text = String::new();
         let bytes = BASE64_STANDARD.decode(&packed.base64).unwrap();
         GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "</script>é");
+        assert_eq!(text, "\"</script>é\"");
         assert!(packed.html().starts_with("<script type=\"application/gzip\" id=\"packed-a\">"));
     }
 

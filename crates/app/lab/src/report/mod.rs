@@ -27,7 +27,7 @@ pub use self::run::RunPlan;
 use self::methods::Methods;
 use self::run::PageRun;
 use self::text::words;
-use crate::page::{Packed, Page, script_value};
+use crate::page::{Packed, Page};
 use crate::seeds::{self, Summary};
 use crate::{Error, Result};
 use isentrope_settings::complete;
@@ -139,12 +139,9 @@ impl Report {
         if !drawn.is_empty() {
             let labels: Vec<&str> = self.runs.iter().map(|run| run.data.name.as_str()).collect();
             let methods = methods.data(labels.len());
-            let data = script_value(
-                &serde_json::json!({ "runs": labels, "methods": methods, "charts": drawn }),
-            );
-            let data = data.map_err(|e| Error::Refused(format!("the report's data: {e}")))?;
+            let data = serde_json::json!({ "runs": labels, "methods": methods, "charts": drawn });
             packed.push(Packed::plotly());
-            packed.push(Packed::new("data", data.as_bytes())?);
+            packed.push(Packed::new("data", &data)?);
         }
         let script = if drawn.is_empty() { "" } else { SCRIPT };
         Ok(Page { title, style: STYLE.into(), body, packed, script: script.into() })
