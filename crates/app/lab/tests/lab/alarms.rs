@@ -1,5 +1,6 @@
 //! Alarms on planted runs.
 
+use crate::says;
 use isentrope_lab::alarms::{Alarms, Kind, of_log};
 use isentrope_lab::log::{Origin, RunLog};
 use serde_json::{Value, json};
@@ -35,11 +36,6 @@ fn said(rows: &[Value]) -> Vec<(u64, Kind)> {
 
 fn series(name: &str, values: &[f64]) -> Vec<Value> {
     values.iter().map(|value| json!({name: value})).collect()
-}
-
-#[track_caller]
-fn says(text: &str, parts: &[&str]) {
-    parts.iter().for_each(|part| assert!(text.contains(part), "{part:?} is not in {text}"));
 }
 
 #[test]

@@ -21,3 +21,9 @@ mod tensorboard_logs;
 mod text_plot;
 mod theory;
 mod trainer_logs;
+
+/// Asserts that a text has these parts.
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part:?} is not in:\n{text}"));
+}

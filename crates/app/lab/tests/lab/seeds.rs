@@ -1,5 +1,6 @@
 //! Statistics over seeds.
 
+use crate::says;
 use isentrope_lab::run::Run;
 use isentrope_lab::seeds::{
     self, Control, Entry, Mean, Paired, Section, Summary, quantile, within,
@@ -380,11 +381,6 @@ fn near(found: &[f64], expected: &[f64]) {
         found.len() == expected.len() && found.iter().zip(expected).all(is_near),
         "{found:?} {expected:?}"
     );
-}
-
-#[track_caller]
-fn says(text: &str, parts: &[&str]) {
-    parts.iter().for_each(|part| assert!(text.contains(part), "{part:?} is not in {text}"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Runs as people see them on a terminal.
 
+use crate::says;
 use isentrope_files::lock_directory;
 use isentrope_lab::run::{Condition, Run};
 use isentrope_lab::show::{Look, PageOptions, Trace, list_metrics, news, page, screen};
@@ -66,13 +67,6 @@ fn page_of(dir: &TempDir) -> String {
 }
 
 #[track_caller]
-fn has(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
-
-#[track_caller]
 fn fits(lines: &[String], width: usize) {
     let wide: Vec<&String> = lines.iter().filter(|line| line.chars().count() > width).collect();
     assert!(wide.is_empty(), "wider than {width}: {wide:#?}");
@@ -101,7 +95,7 @@ fn a_finished_run_is_shown_whole() {
         "mean reward\n",
         "response length, tokens\n",
     ];
-    has(&text, &plots);
+    says(&text, &plots);
     let evaluations = "\
 evaluations math
 step  mean@4  entropy  length
@@ -110,8 +104,8 @@ step  mean@4  entropy  length
 ";
     let law =
         ["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 54.2 % at H = 0.544"];
-    has(&text, &[&[evaluations], &law[..]].concat());
-    has(&text, &["R: eval/math/mean@4; H: eval/math/entropy; 6 points"]);
+    says(&text, &[&[evaluations], &law[..]].concat());
+    says(&text, &["R: eval/math/mean@4; H: eval/math/entropy; 6 points"]);
     let last = "\
 last responses, step 25
 > 1+1?  (ground truth: 2)
@@ -134,7 +128,7 @@ fn a_mean_score_is_no_share() {
         row
     };
     let text = page_of(&run(25, &(0..=25).map(scored).collect::<Vec<_>>()));
-    has(&text, &["R = -0.6000 exp(H) + 3.2000", "ceiling 2.600", "now 2.166 at H = 0.544"]);
+    says(&text, &["R = -0.6000 exp(H) + 3.2000", "ceiling 2.600", "now 2.166 at H = 0.544"]);
 }
 
 #[test]
@@ -142,12 +136,12 @@ fn the_lock_tells_a_run_that_trains_from_one_that_has_stopped() {
     let dir = run(40, &rows(10));
     assert_eq!(shown(&dir).state.condition, Condition::Stopped);
     let parts = ["run: stopped, step 10 of 40, 2.0 s per step", "recipe.toml --resume goes on"];
-    has(&page_of(&dir), &parts);
+    says(&page_of(&dir), &parts);
     let lock = lock_directory(dir.path(), "training").unwrap();
     let training = shown(&dir);
     assert_eq!(training.state.condition, Condition::Training);
     assert_eq!(training.state.seconds_left(), Some(60.0));
-    has(&page_of(&dir), &["run: training, step 10 of 40, 2.0 s per step, 60 s left\n"]);
+    says(&page_of(&dir), &["run: training, step 10 of 40, 2.0 s per step, 60 s left\n"]);
     drop(lock);
     // Who looks keeps nobody out.
     std::thread::scope(|scope| {
@@ -163,12 +157,12 @@ fn the_lock_tells_a_run_that_trains_from_one_that_has_stopped() {
 #[test]
 fn runs_that_have_hardly_begun_or_have_diverged_say_so() {
     let nothing = run(10, &[]);
-    has(&page_of(&nothing), &["run: stopped, nothing measured yet\n"]);
+    says(&page_of(&nothing), &["run: stopped, nothing measured yet\n"]);
     fs::remove_file(nothing.path().join("metrics.jsonl")).unwrap();
-    has(&page_of(&nothing), &["nothing measured yet"]);
+    says(&page_of(&nothing), &["nothing measured yet"]);
     let first = &screen(&[shown(&nothing)], &OPTIONS, 24, &LOOK)[0];
     assert_eq!(first, "run: stopped, nothing measured yet");
-    has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
+    says(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
     let mut lost = rows(10);
     for row in &mut lost[8..] {
         for name in ["policy/entropy", "grad/norm"] {
@@ -193,7 +187,7 @@ fn runs_that_have_hardly_begun_or_have_diverged_say_so() {
             ],
         ),
     ] {
-        has(&page_of(&run(steps, rows)), parts);
+        says(&page_of(&run(steps, rows)), parts);
     }
 }
 
@@ -206,7 +200,7 @@ fn turns_of_the_model_are_marked() {
         "given_text": [[0, 3], [4, 10]]});
     write(dir.path(), "rollouts/step-000003.jsonl", &[row, opened]);
     let parts = ["⟦sampled⟧ text", "    ⟦5é⟧|less|⟦3⟧", "last turn", "    Go!⟦5⟧|less|⟦3⟧"];
-    has(&page_of(&dir), &parts);
+    says(&page_of(&dir), &parts);
 }
 
 #[test]
@@ -214,7 +208,7 @@ fn malformed_responses_are_named() {
     let dir = run(3, &rows(3));
     fs::create_dir(dir.path().join("rollouts")).unwrap();
     fs::write(dir.path().join("rollouts/step-000003.jsonl"), "{}\nnonsense\n{}\n").unwrap();
-    has(&page_of(&dir), &["step-000003.jsonl: line 2 from its end"]);
+    says(&page_of(&dir), &["step-000003.jsonl: line 2 from its end"]);
 }
 
 #[test]
@@ -233,7 +227,7 @@ fn texts_are_harmless_wrapped_and_not_endless_and_numbers_short() {
         }
         let text = lines.join("\n");
         assert!(!text.contains('\x1b') && text.contains("\\u{1b}") && lines.len() < 250, "{text}");
-        has(&text, &[" lines ⋯"]);
+        says(&text, &[" lines ⋯"]);
     }
     let mut huge = rows(3);
     for row in &mut huge {
@@ -241,7 +235,7 @@ fn texts_are_harmless_wrapped_and_not_endless_and_numbers_short() {
         row["optimizer/skipped"] = json!(1e300);
     }
     let text = page_of(&run(3, &huge));
-    has(&text, &["1.000e300 updates were left out", "1.00e300"]);
+    says(&text, &["1.000e300 updates were left out", "1.00e300"]);
     assert!(!text.contains("00000000"), "{text}");
 }
 
@@ -251,7 +245,7 @@ fn several_runs_share_plots_and_tables_stand_side_by_side() {
     let mut runs: Vec<Run> = dirs.iter().map(shown).collect();
     runs[1].name = "other".into();
     let text = |width| page(&runs, &OPTIONS, &Look { width, ..LOOK }).join("\n");
-    has(
+    says(
         &text(120),
         &[
             "entropy of rollouts, nats per token",
@@ -263,7 +257,7 @@ fn several_runs_share_plots_and_tables_stand_side_by_side() {
         ],
     );
     assert!(!text(50).contains("evaluations run, math  "), "{}", text(50));
-    has(&list_metrics(&runs, &LOOK).join("\n"), &["policy/entropy", "run", "other"]);
+    says(&list_metrics(&runs, &LOOK).join("\n"), &["policy/entropy", "run", "other"]);
 }
 
 #[test]
@@ -273,7 +267,7 @@ fn the_head_names_the_methods_that_are_on() {
         "loss": "clip", "covariance": {"method": "none"},
         "methods": {"bapo": {"lower_start": 0.7}, "erc": null, "steer": {}}}});
     fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
-    has(&page_of(&dir), &["a-model, clip, bapo, steer, seed 7\n"]);
+    says(&page_of(&dir), &["a-model, clip, bapo, steer, seed 7\n"]);
 }
 
 #[test]
@@ -286,13 +280,13 @@ fn a_screen_is_never_higher_or_wider_than_the_terminal() {
             assert!(lines.len() <= height, "{width}x{height}: {lines:#?}");
             fits(&lines, width);
             let text = lines.join("\n");
-            has(&text, &["run: finished"]);
+            says(&text, &["run: finished"]);
             let has_plot = text.contains("entropy, nats per token");
             assert_eq!(has_plot, height > 9, "{width}x{height}:\n{text}");
         }
     }
     let all = screen(&runs, &OPTIONS, 40, &Look { width: 100, ..LOOK }).join("\n");
-    has(&all, &["accuracy of", "mean reward", "response length", "law math", "evaluations math"]);
+    says(&all, &["accuracy of", "mean reward", "response length", "law math", "evaluations math"]);
 }
 
 #[test]
@@ -303,7 +297,7 @@ fn news_are_the_steps_since() {
     assert_eq!(text[0], step);
     assert_eq!(text[2], "step 20/20  evaluation math mean@4 51.5 %  entropy 0.6415  length 40.2");
     let more = news(&runs, Some(19), true, &["grad/norm".to_owned()], &LOOK);
-    has(&more[0], &["run: step 20/20 ", "grad/norm 0.5000"]);
+    says(&more[0], &["run: step 20/20 ", "grad/norm 0.5000"]);
     assert_eq!(news(&runs, Some(20), false, &[], &LOOK), [""; 0]);
     assert_eq!(news(&runs, None, false, &[], &LOOK).len(), 25);
 }
@@ -324,11 +318,11 @@ fn long_runs_and_very_many_sets_are_shown_at_once() {
     let begin = Instant::now();
     let text = page_of(&dir);
     assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed()); // without optimisation
-    has(&text, &["step 10000 of 10000", "mean reward (means over 125 steps)", "   ⋮\n 9955"]);
+    says(&text, &["step 10000 of 10000", "mean reward (means over 125 steps)", "   ⋮\n 9955"]);
     // Each set once looked at all others.
     let begin = Instant::now();
     let text = page_of(&run(1, &[of_sets(0, 6000), of_sets(1, 6000)]));
-    has(&text, &["evaluations set-5999"]);
+    says(&text, &["evaluations set-5999"]);
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
@@ -344,7 +338,7 @@ fn of_sets(step: u64, sets: usize) -> Value {
 #[test]
 fn of_very_many_sets_the_first_laws_are_shown_and_the_rest_is_counted() {
     let text = page_of(&run(2, &[0, 1, 2].map(|step| of_sets(step, 20))));
-    has(&text, &["law set-07\n", "law and 12 other sets\n  isentrope law "]);
+    says(&text, &["law set-07\n", "law and 12 other sets\n  isentrope law "]);
     assert!(!text.contains("law set-08"), "{text}");
 }
 
@@ -363,8 +357,8 @@ fn runs_of_other_trainers_are_shown() {
     let run = log("trl.jsonl", &[row(10), row(20), row(25)]);
     assert_eq!((run.state.seconds, run.state.has_evaluation), (75.0, false));
     let line = news(&run, Some(20), false, &[], &LOOK).pop().unwrap();
-    has(&line, &["step 25  evaluation math score 0.5000  entropy 0.2500"]);
-    has(
+    says(&line, &["step 25  evaluation math score 0.5000  entropy 0.2500"]);
+    says(
         &page(&[run], &OPTIONS, &LOOK).join("\n"),
         &[
             "step 25, 3.0 s per step, 75 s of training",
@@ -375,7 +369,7 @@ fn runs_of_other_trainers_are_shown() {
     // verl's entropy is the rollouts'.
     let row = |step: u64| json!({"step": step, "data": {"actor/entropy": 1.0 / step as f64}});
     let run = log("verl.jsonl", &(1..=5).map(row).collect::<Vec<_>>());
-    has(&page(&[run], &OPTIONS, &LOOK).join("\n"), &["entropy, nats per token"]);
+    says(&page(&[run], &OPTIONS, &LOOK).join("\n"), &["entropy, nats per token"]);
 }
 
 #[test]
