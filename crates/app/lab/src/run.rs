@@ -10,7 +10,7 @@ pub use state::{Condition, State};
 use crate::Result;
 use crate::alarms::{self, Alarm};
 use crate::law::points::{self, SetPoints};
-use crate::log::{RunLog, Series, distinct_names};
+use crate::log::{RunLog, Series, labels};
 use crate::run_files::{RunFiles, recipe_of};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl Run {
         Ok(runs)
     }
 
-    /// Reads the runs of several paths. Runs with the same name get their paths.
+    /// Reads the runs of several paths, each under a name of its own.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -77,7 +77,7 @@ impl Run {
         for path in paths {
             runs.extend(Self::read(path)?);
         }
-        let names = distinct_names(runs.iter().map(|run| &run.log));
+        let names = labels(&runs.iter().map(|run| &run.log).collect::<Vec<_>>());
         runs.iter_mut().zip(names).for_each(|(run, name)| run.name = name);
         Ok(runs)
     }

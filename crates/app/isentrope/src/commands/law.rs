@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_lab::law::points::{ROLLOUT, SetPoints, of_metrics, of_rollout};
 use isentrope_lab::law::{Form, Point, SEED, Study};
-use isentrope_lab::log::{Origin, RunLog, distinct_names};
+use isentrope_lab::log::{Origin, RunLog, labels};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ impl Law {
             let is_alone = of_path.len() == 1;
             logs.extend(of_path.into_iter().map(|log| (log, is_alone)));
         }
-        let names = distinct_names(logs.iter().map(|(log, _)| log));
+        let names = labels(&logs.iter().map(|(log, _)| log).collect::<Vec<_>>());
         let mut without_points = Vec::new();
         for ((log, is_alone), name) in logs.iter().zip(names) {
             log.notes.iter().for_each(|note| messages::note(note));

@@ -11,6 +11,7 @@ mod csv_table;
 mod event_file;
 mod json_lines;
 mod json_rows;
+mod labels;
 pub(crate) mod lines;
 pub mod names;
 pub(crate) mod open;
@@ -20,10 +21,11 @@ pub mod run_table;
 mod sets;
 
 pub use isentrope_run::{ENTROPIES, Origin, WEIGHTS};
+pub use labels::labels;
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -89,17 +91,6 @@ impl Series {
             self.values.push(value);
         }
     }
-}
-
-/// Distinct names for several runs. Runs with the same name get their paths.
-pub fn distinct_names<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
-    let mut count: HashMap<&str, usize> = HashMap::new();
-    logs.clone().for_each(|log| *count.entry(&log.name).or_default() += 1);
-    let name = |log: &RunLog| match count.get(&*log.name) {
-        Some(1) => log.name.clone(),
-        _ => log.path.display().to_string(),
-    };
-    logs.map(name).collect()
 }
 
 impl RunLog {

@@ -4,13 +4,13 @@ use super::MAX_RUNS;
 use super::number::{SCORES, SHARES, Scale};
 use super::text::{shortened, words};
 use crate::law::points::ROLLOUT;
-use crate::log::RunLog;
+use crate::log::labels;
 use crate::run::{EvaluatedSet, Run};
 use crate::seeds::{Control, Entry};
 use crate::visible::visible;
 use crate::{Error, Result};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The longest name of a run, in characters.
 const LONGEST_LABEL: usize = 200;
@@ -100,50 +100,18 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<PageRun>> {
         }
     }
     let labels = labels(&runs.iter().map(|run| &run.log).collect::<Vec<_>>());
-    runs.iter_mut().zip(labels).for_each(|(run, label)| run.name = label);
-    let of = |data: Run| PageRun { data, group: None, control: Control::First };
-    Ok(runs.into_iter().map(of).collect())
-}
-
-/// A name for each run: its own, after as much of its path as makes all names distinct, or with a
-/// number if nothing does. All paths are cut at one depth, so that seeds of a sweep are `grpo/1`,
-/// `kl-cov/1` and `kl-cov/2`, not `2`. A number alone is no name.
-fn labels(logs: &[&RunLog]) -> Vec<String> {
-    let parts: Vec<Vec<String>> = logs.iter().map(|log| directories(log)).collect();
-    let label = |i: usize, depth: usize| {
-        let above = &parts[i][parts[i].len().saturating_sub(depth)..];
-        let names = above.iter().map(String::as_str).chain([logs[i].name.as_str()]);
-        names.collect::<Vec<_>>().join("/")
-    };
-    let needed = |i: usize| {
-        let is_alone = |depth: usize| {
-            let differs = |j: usize| {
-                j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth)
-            };
-            (0..logs.len()).all(differs)
-        };
-        let least = usize::from(logs[i].name.bytes().all(|byte| byte.is_ascii_digit()));
-        (least..=parts[i].len()).find(|depth| is_alone(*depth)).unwrap_or(least)
-    };
-    let needed: Vec<usize> = (0..logs.len()).map(needed).collect();
-    let depth = needed.iter().copied().max().unwrap_or(0);
-    let first = parts.first().map_or(&[][..], Vec::as_slice);
-    let is_common = |n: &usize| parts.iter().all(|above| above.get(*n) == first.get(*n));
-    let common = (0..first.len()).take_while(is_common).count();
-    let mut labels: Vec<String> = Vec::with_capacity(logs.len());
-    for i in 0..logs.len() {
-        let name = label(i, depth.min(parts[i].len() - common).max(needed[i]));
-        let name = visible(&shortened(&name, LONGEST_LABEL)).into_owned();
-        let numbered = || (2..).map(|n| format!("{name} ({n})")).find(|n| !labels.contains(n));
-        let label = if labels.contains(&name) { numbered() } else { None };
-        labels.push(label.unwrap_or(name));
+    let mut named: Vec<PageRun> = Vec::with_capacity(runs.len());
+    for (mut data, label) in runs.into_iter().zip(labels) {
+        let label = visible(&shortened(&label, LONGEST_LABEL)).into_owned();
+        let is_taken = |name: &String| named.iter().any(|run| run.data.name == *name);
+        // Nothing but a number tells two runs of one path apart.
+        let (mut name, mut number) = (label.clone(), 1);
+        while is_taken(&name) {
+            number += 1;
+            name = format!("{label} ({number})");
+        }
+        data.name = name;
+        named.push(PageRun { data, group: None, control: Control::First });
     }
-    labels
-}
-
-/// The directories above a run.
-fn directories(log: &RunLog) -> Vec<String> {
-    let path = log.path.canonicalize().unwrap_or_else(|_| log.path.clone());
-    let names = path.parent().into_iter().flat_map(Path::iter);
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name != "/").collect()
+    Ok(named)
 }
