@@ -2,6 +2,7 @@
 
 use super::tail::{last_lines, row_of};
 use crate::Result;
+use crate::alarms::Alarm;
 use crate::log::Series;
 use crate::number::number;
 use crate::run::{Condition, Run, State};
@@ -99,13 +100,27 @@ fn warnings(run: &Run) -> Vec<String> {
     warnings.extend(run.skipped_updates().map(|skipped| {
         format!("{} updates were left out because their gradient was not finite", number(skipped))
     }));
-    warnings
-        .extend(run.alarms().iter().map(|(step, alarm)| format!("step {step}: {}", alarm.text)));
+    warnings.extend(alarms(run.alarms()));
     match not_finite(run) {
         Ok(sentence) => warnings.extend(sentence),
         Err(error) => warnings.push(error.to_string()),
     }
     warnings
+}
+
+/// The last alarm of each kind. An alarm may come every few steps, and all of them would leave no
+/// room for curves.
+fn alarms(all: &[(u64, Alarm)]) -> impl Iterator<Item = String> {
+    let is_last = |i: &usize| all[i + 1..].iter().all(|(_, later)| later.kind != all[*i].1.kind);
+    (0..all.len()).filter(is_last).map(|i| {
+        let (step, Alarm { kind, text }) = &all[i];
+        let again = match all[..i].iter().filter(|(_, earlier)| earlier.kind == *kind).count() {
+            0 => String::new(),
+            1 => " (and once before)".to_owned(),
+            times => format!(" (and {times} times before)"),
+        };
+        format!("step {step}{again}: {text}")
+    })
 }
 
 /// The metrics of the last step that are not finite, in a sentence.

@@ -191,6 +191,16 @@ fn runs_that_have_hardly_begun_or_have_diverged_say_so() {
     }
 }
 
+/// One that comes again every few steps would fill the screen.
+#[test]
+fn the_last_alarm_of_each_kind_is_shown() {
+    let entropies = [&[2.0, 0.1][..], &[1.0; 10], &[0.1]].concat();
+    let row = |(step, entropy): (u64, &f64)| json!({"step": step, "policy/entropy": entropy});
+    let text = page_of(&run(13, &(1..).zip(&entropies).map(row).collect::<Vec<_>>()));
+    says(&text, &["  - step 13 (and once before): policy/entropy is 0.100 nats,"]);
+    assert!(!text.contains("- step 2: "), "{text}");
+}
+
 #[test]
 fn turns_of_the_model_are_marked() {
     let dir = run(3, &rows(3));
