@@ -227,7 +227,7 @@ def main():
     given = arguments.parse_args()
     if given.pool:
         keep(pooled(), RESULTS / "countdown-pooled.csv.gz")
-        return keep(doses(), RESULTS / "countdown-doses.csv.gz", "eval/countdown|policy/entropy")
+        return keep(doses(), RESULTS / "countdown-doses.csv.gz", "eval/")
     if given.keep:
         sweep, table = given.keep
         found = groups(sweep, None)
