@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Longest line that is read, in bytes.
-pub(super) const MAX_LINE: usize = 8 << 20;
+const MAX_LINE: usize = 8 << 20;
 
 /// A line's object.
 pub(crate) type Row = Map<String, Value>;
@@ -56,17 +56,10 @@ pub(crate) fn each_row(
 /// The objects of the first lines, up to the first line that is not an object.
 pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    let Ok(file) = open_regular(path) else { return rows };
-    let mut reader = BufReader::new(file).take(MAX_LINE as u64);
-    for _ in 0..count {
-        let mut line = Vec::new();
-        let read = reader.read_until(b'\n', &mut line);
-        let row = read
-            .ok()
-            .and_then(|_| serde_json::from_slice(&python_numbers(without_mark(&line))).ok());
-        let Some(row) = row else { break };
+    let _ = each_row(path, &mut |row| {
         rows.push(row);
-    }
+        if rows.len() < count { Ok(()) } else { Err("these are enough".into()) }
+    });
     rows
 }
 
