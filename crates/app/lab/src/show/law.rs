@@ -9,7 +9,7 @@ use crate::terminal::Look;
 const SHOWN: usize = 8;
 
 /// A paragraph for each set of each run.
-pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
+pub fn lines(runs: &[Run], look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
         let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };

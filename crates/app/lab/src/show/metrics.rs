@@ -6,7 +6,7 @@ use crate::terminal::{GAP, Look, shown_width, table, wrapped};
 use unicode_width::UnicodeWidthStr;
 
 /// A list per run, side by side: name, first and last value, and the last value's step.
-pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
+pub fn lines(runs: &[Run], look: &Look) -> Vec<String> {
     let blocks: Vec<Vec<String>> =
         runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();
     look.beside(&blocks)

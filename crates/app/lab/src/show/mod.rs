@@ -12,6 +12,8 @@ mod tail;
 mod trace;
 
 pub use crate::terminal::Look;
+pub use law::lines as law;
+pub use metrics::lines as list_metrics;
 pub use news::news;
 pub use trace::Trace;
 
@@ -91,19 +93,9 @@ pub fn screen(runs: &[Run], options: &PageOptions, height: usize, look: &Look) -
     lines
 }
 
-/// A list of the metrics of runs.
-pub fn list_metrics(runs: &[Run], look: &Look) -> Vec<String> {
-    metrics::lines(runs, look)
-}
-
 /// The heads of runs: state, settings, warnings.
 pub fn heading(runs: &[Run], look: &Look) -> Vec<String> {
     runs.iter().flat_map(|run| heading::lines(run, look)).collect()
-}
-
-/// The law of runs, in words.
-pub fn law(runs: &[Run], look: &Look) -> Vec<String> {
-    law::lines(runs, look)
 }
 
 /// Blocks of lines with an empty line between them.
