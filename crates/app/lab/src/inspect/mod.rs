@@ -68,7 +68,8 @@ pub struct Inspection {
     pub whole_step: [Option<f64>; TOP_FRACTIONS.len()],
     /// Responses and tokens that the step has sampled; none if the log lacks them.
     pub sampled: Option<(f64, f64)>,
-    /// Another objective on these tokens, if one was asked for.
+    /// Another objective on these tokens, if one was asked for ([`Inspection::add_method`], which
+    /// stands with the methods).
     pub method: Option<MethodView>,
     files: RunFiles,
 }
