@@ -295,7 +295,9 @@ fn the_table_of_doses_has_the_numbers_of_its_runs() {
     let groups = json["groups"].as_array().unwrap();
     let mut seen = 0;
     for (row, method) in rows.iter().zip(["skywork", "clip-cov", "reference-kl", "kl-cov"]) {
-        for (cell, level) in row[1..].iter().zip([15, 20, 25, 30]).filter(|(cell, _)| *cell != "") {
+        for (cell, level) in
+            row[1..].iter().zip([15, 20, 25, 30]).filter(|(cell, _)| !cell.is_empty())
+        {
             let group = format!("{method}-{level}");
             let price = mean_of(&json, &group, "eval/countdown/mean@8", "law-price");
             let is_end = |of: &&Value| {
@@ -307,7 +309,7 @@ fn the_table_of_doses_has_the_numbers_of_its_runs() {
             let lost = &end["against"][place]["difference"];
             let [low, high] = [&lost["interval"][1], &lost["interval"][0]];
             let shown: Vec<&str> =
-                cell.split([' ', '[', ',', ']']).filter(|of| *of != "").collect();
+                cell.split([' ', '[', ',', ']']).filter(|of| !of.is_empty()).collect();
             assert_eq!((shown.len(), shown[3]), (5, "of"), "{row:?}");
             for (shown, known) in shown.iter().zip([&lost["value"], low, high]) {
                 assert_shown(shown, known, -100.0, 1);

@@ -197,7 +197,7 @@ fn the_last_alarm_of_each_kind_is_shown() {
     let entropies = [&[2.0, 0.1][..], &[1.0; 10], &[0.1]].concat();
     let row = |(step, entropy): (u64, &f64)| json!({"step": step, "policy/entropy": entropy});
     let text = page_of(&run(13, &(1..).zip(&entropies).map(row).collect::<Vec<_>>()));
-    says(&text, &["  - step 13 (and once before): policy/entropy is 0.100 nats,"]);
+    says(&text, &["  - step 13 (and once before): the entropy has collapsed: "]);
     assert!(!text.contains("- step 2: "), "{text}");
 }
 
