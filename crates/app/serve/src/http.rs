@@ -23,7 +23,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -112,14 +112,14 @@ pub fn run<S: Site>(
     served
 }
 
-/// Runs `work` until `end`.
-async fn until(work: impl Future<Output = ()>, end: impl Future<Output = ()>) {
+/// Runs `work` until `end`. None if it is not done by then.
+async fn until<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
     let (mut work, mut end) = (pin!(work), pin!(end));
-    poll_fn(|context| match end.as_mut().poll(context) {
-        Poll::Pending => work.as_mut().poll(context),
-        ended => ended,
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => end.as_mut().poll(context).map(|()| None),
     })
-    .await;
+    .await
 }
 
 /// Accepts connections for ever.
@@ -142,13 +142,20 @@ async fn accept<S: Site>(
     }
 }
 
+/// Hears of the server's end. Each request has it among its extensions.
+#[derive(Clone)]
+struct Stopped(watch::Receiver<()>);
+
 /// Serves a connection to its end.
-async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, mut stopped: watch::Receiver<()>) {
+async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, stopped: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true); // it is only faster with it
     // The system breaks off a connection whose client takes nothing, which frees its place.
     #[cfg(target_os = "linux")]
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TO_TAKE.as_millis() as u32);
-    let service = service_fn(|request| {
+    let is_asked = AtomicBool::new(false);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        is_asked.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(Stopped(stopped.clone()));
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
@@ -158,7 +165,8 @@ async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, mut stopped: wat
             .header_read_timeout(TO_SEND)
             .serve_connection(TokioIo::new(stream), service)
     );
-    let mut stopping = pin!(stopped.changed());
+    let mut stop = stopped.clone();
+    let mut stopping = pin!(stop.changed());
     let mut is_stopping = false;
     poll_fn(|context| {
         if !is_stopping && stopping.as_mut().poll(context).is_ready() {
@@ -167,7 +175,9 @@ async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, mut stopped: wat
         }
         // A client that closes its side has left: its connection ends, and its request is dropped.
         // A client that breaks off, or sends what is not HTTP, ends its own connection alone.
-        connection.as_mut().poll(context).map(|_| ())
+        let ended = connection.as_mut().poll(context).map(|_| ());
+        // The rest of a first request's head may never come.
+        if is_stopping && !is_asked.load(Ordering::Relaxed) { Poll::Ready(()) } else { ended }
     })
     .await;
 }
@@ -278,7 +288,7 @@ impl Server {
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
         let deadline = Instant::now() + self.settings.timeout;
-        let body = read(request.into_body(), LONGEST_BODY).await?;
+        let body = read(request, LONGEST_BODY).await?;
         let front = Arc::clone(&self.front);
         let understood = tokio::task::spawn_blocking(move || front.understand(form, &body)).await;
         let request =
@@ -386,15 +396,28 @@ pub fn are_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// Reads a request's body of at most `longest` bytes. It has 30 s to arrive.
+/// Hears of the server's end; every request has it among its extensions.
+#[derive(Clone)]
+struct Stopped(watch::Receiver<()>);
+
+/// Reads a request's body of at most `longest` bytes. It has 30 s to arrive, and no time once the
+/// server is to end.
 ///
 /// # Errors
-/// A sentence on a body that is too long or slow, or breaks off.
-pub async fn read(body: Incoming, longest: usize) -> Result<Vec<u8>, ApiError> {
-    timeout(TO_SEND, read_all(body, longest)).await.unwrap_or_else(|_| {
-        let message = format!("the body took longer than {} s", TO_SEND.as_secs());
-        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
-    })
+/// A sentence on a body that is too long or slow, or breaks off; that the server is ending.
+pub async fn read(mut request: Request<Incoming>, longest: usize) -> Result<Vec<u8>, ApiError> {
+    let stopped = request.extensions_mut().remove::<Stopped>();
+    let Stopped(mut stopped) = stopped.expect("a connection gives it to each request");
+    let reading = until(read_all(request.into_body(), longest), async {
+        let _ = stopped.changed().await;
+    });
+    match timeout(TO_SEND, reading).await {
+        Ok(body) => body.unwrap_or_else(|| Err(ending())),
+        Err(_) => {
+            let message = format!("the body took longer than {} s", TO_SEND.as_secs());
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
+        }
+    }
 }
 
 async fn read_all(mut body: Incoming, longest: usize) -> Result<Vec<u8>, ApiError> {
@@ -428,4 +451,56 @@ pub fn reply(kind: &'static str, body: impl Into<Bytes>) -> Response<Reply> {
 
 fn json_reply(body: &Value) -> Response<Reply> {
     reply("application/json", body.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net;
+    use std::thread;
+
+    /// Answers each request with its body.
+    struct Echo;
+
+    impl Site for Echo {
+        async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
+            match read(request, 100).await {
+                Ok(body) => reply("text/plain", body),
+                Err(error) => json_reply(&error.body()),
+            }
+        }
+
+        fn grace(&self) -> Duration {
+            Duration::from_secs(60)
+        }
+
+        fn end(&self) {}
+    }
+
+    #[test]
+    fn half_sent_requests_do_not_hold_up_the_end() {
+        static STOPS: AtomicBool = AtomicBool::new(false);
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stops = || STOPS.load(Ordering::Relaxed);
+        let server = thread::spawn(move || run(Arc::new(Echo), listener, stops));
+        let send = |text: &str| {
+            let mut stream = net::TcpStream::connect(address).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream
+        };
+        let _half_head = send("POST / HT");
+        let mut half_body = send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nha");
+        let mut whole = send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        // Once the last one is answered, all have been read.
+        whole.read_exact(&mut [0; 15]).unwrap();
+        let begun = Instant::now();
+        STOPS.store(true, Ordering::Relaxed);
+        let mut answer = String::new();
+        half_body.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("the server is ending"), "{answer}");
+        server.join().unwrap().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
 }

@@ -106,7 +106,7 @@ impl Tinker {
                 let message = format!("the header Content-Type must be {JSON} or {PROTOBUF}");
                 return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
             }
-            body = read(request.into_body(), LONGEST_BODY).await?;
+            body = read(request, LONGEST_BODY).await?;
             if path == "retrieve_future" {
                 return self.retrieve(&body).await;
             }
