@@ -1,13 +1,12 @@
 //! The room that a run's checkpoints need on the disk.
 
 use crate::memory::human;
-use crate::terminal::duration;
 use isentrope_files::names;
+use isentrope_lab::show::duration;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 /// Bytes that a disk takes in a second: an assumption, which the plan says.
 const SPEED: f64 = 1e9;
@@ -89,7 +88,7 @@ fn checkpoints(dir: &Path) -> usize {
 fn seconds(bytes: usize) -> String {
     match bytes as f64 / SPEED {
         short if short < 1.0 => "less than 1 s".to_owned(),
-        long => duration(Duration::from_secs_f64(long.round())),
+        long => duration(long),
     }
 }
 
@@ -127,11 +126,11 @@ mod tests {
         assert_eq!(
             room(20, 0).line(),
             "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free; written \
-             in 3 s at 1 GB/s (an assumption)"
+             in 3.2 s at 1 GB/s (an assumption)"
         );
         let of_ranks = Room { ranks: 4, of_rank: 1 << 29, free: None, ..room(20, 0) }.line();
         let written = "in runs/a; a rank writes up to 512 MiB of one, in less than 1 s if it has \
-                       1 GB/s of a disk (an assumption), in 3 s if all ranks share 1 GB/s";
+                       1 GB/s of a disk (an assumption), in 3.2 s if all ranks share 1 GB/s";
         assert!(of_ranks.ends_with(written), "{of_ranks}");
         let large = Room { each: 600 << 30, ..room(20, 0) }.line();
         assert!(large.contains("written in 10 min 44 s"), "{large}");

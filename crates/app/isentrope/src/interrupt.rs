@@ -121,8 +121,8 @@ mod signals {
     use super::{ANSWERS, CHILDREN, CONVERSES, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
     use crate::standard_output::draw;
-    use crate::terminal::duration;
     use isentrope_files::is_ignored;
+    use isentrope_lab::show::duration;
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
@@ -203,9 +203,10 @@ mod signals {
         match &*OUTLOOK.lock().unwrap_or_else(PoisonError::into_inner) {
             None => (String::new(), String::new()),
             Some(Outlook { ends, loss }) => {
-                let left =
-                    ends.map(|ends| duration(ends.saturating_duration_since(Instant::now())));
-                let left = left.map_or(String::new(), |left| format!(", about {left}"));
+                let left = ends.map_or(String::new(), |ends| {
+                    let left = ends.saturating_duration_since(Instant::now());
+                    format!(", about {}", duration(left.as_secs_f64()))
+                });
                 (left, format!(" and loses {loss}"))
             }
         }

@@ -14,6 +14,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
 use isentrope_lab::log::RunLog;
+use isentrope_lab::show::duration;
 use isentrope_lab::theory::{TheoryOfRun, of_predictions};
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
@@ -277,7 +278,8 @@ fn table(summary: &RunSummary) -> String {
         Ending::Complete => "finished",
         Ending::Interrupted => "stopped",
     };
-    let _ = writeln!(text, "\n{done} after step {} in {}", summary.step, duration(summary.elapsed));
+    let elapsed = duration(summary.elapsed.as_secs_f64());
+    let _ = writeln!(text, "\n{done} after step {} in {elapsed}", summary.step);
     for last in &summary.last {
         let first =
             summary.first.iter().find(|first| first.name == last.name && summary.last_step > 0);
@@ -428,15 +430,6 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
         rows.push(("failed, so wrong".to_owned(), percent(e.failed)));
     }
     rows
-}
-
-/// A time for people.
-pub fn duration(time: Duration) -> String {
-    match time.as_secs() {
-        s if s < 100 => format!("{s} s"),
-        s if s < 6000 => format!("{} min {:02} s", s / 60, s % 60),
-        s => format!("{} h {:02} min", s / 3600, s / 60 % 60),
-    }
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ pub(crate) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<
 }
 
 /// Seconds as people say them.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 9.95 => format!("{s:.1} s"),
         s if s < 99.5 => format!("{s:.0} s"),

@@ -1,6 +1,6 @@
 //! The table of steps. Its columns are chosen once, at its heading.
 
-use super::duration;
+use isentrope_lab::show::duration;
 use isentrope_train::metrics::Metrics;
 use isentrope_train::observer::StepReport;
 use std::fmt::Write;
@@ -82,7 +82,9 @@ impl Column {
             Value::Step => format!("{}/{}", step.step, step.steps),
             Value::Metric(name, format) => number(step.metrics, name, format),
             Value::Timing(name, format) => number(step.timings, name, format),
-            Value::Left => left.map_or_else(|| MISSING.to_owned(), duration),
+            Value::Left => {
+                left.map_or_else(|| MISSING.to_owned(), |left| duration(left.as_secs_f64()))
+            }
         }
     }
 }

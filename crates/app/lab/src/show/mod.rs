@@ -11,7 +11,7 @@ mod responses;
 mod tail;
 mod trace;
 
-pub use crate::terminal::Look;
+pub use crate::terminal::{Look, duration};
 pub use law::lines as law;
 pub use metrics::lines as list_metrics;
 pub use news::news;

@@ -3,9 +3,8 @@
 use super::runs::PlannedRun;
 use super::state::{Pace, State};
 use crate::messages::counted;
-use crate::terminal::duration;
+use isentrope_lab::show::duration;
 use std::fmt::Write;
-use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 /// Widest column of names.
@@ -74,7 +73,7 @@ impl Progress {
         }
         parts.push(format!("{left} left"));
         if running + left > 0 {
-            parts.push(format!("about {}", shown(self.left(jobs))));
+            parts.push(format!("about {}", duration(self.left(jobs))));
         }
         parts.join(", ")
     }
@@ -109,10 +108,11 @@ impl Progress {
         let width = runs.iter().map(|run| run.name.width()).max().unwrap_or(0).clamp(3, NAME);
         let mut text = format!("  {:width$}  {:22}  time\n", "run", "state");
         for (run, progress) in runs.iter().zip(&self.0) {
-            let left = shown(progress.left(ratio));
+            let left = duration(progress.left(ratio));
             let (state, time) = match progress.state {
                 State::Done => {
-                    (format!("done, {}", counted(run.steps, "step")), shown(progress.pace.seconds))
+                    let done = format!("done, {}", counted(run.steps, "step"));
+                    (done, duration(progress.pace.seconds))
                 }
                 State::Begun(step) => {
                     (format!("step {step} of {}", run.steps), format!("about {left} left"))
@@ -134,9 +134,4 @@ impl Progress {
         );
         text
     }
-}
-
-/// A time for people.
-pub fn shown(seconds: f64) -> String {
-    duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Several runs at once, until all are made or the sweep is asked to end.
 
 use super::process::{Process, RunOutcome, Share};
-use super::progress::{Progress, RunProgress, shown};
+use super::progress::{Progress, RunProgress};
 use super::runs::PlannedRun;
 use super::state::{Pace, State};
 use crate::device::DeviceRequest;
@@ -10,6 +10,7 @@ use crate::messages;
 use crate::visible::visible;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isentrope_lab::show::duration;
 use std::io::{IsTerminal, stderr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -153,7 +154,7 @@ fn take_in(
     asked: bool,
 ) -> String {
     let name = &run.name;
-    let elapsed = shown(elapsed.as_secs_f64());
+    let elapsed = duration(elapsed.as_secs_f64());
     match ended {
         RunOutcome::Done => {
             progress.state = State::Done;
