@@ -294,7 +294,7 @@ impl Watcher {
 
     /// A line before the first step.
     pub fn heading(&self, text: &str) {
-        self.terminal.iter().for_each(|terminal| terminal.heading(text));
+        self.terminal.iter().for_each(|terminal| terminal.line(text));
     }
 
     /// Takes the live line away.

@@ -17,7 +17,7 @@ use isentrope_lab::log::RunLog;
 use isentrope_lab::show::duration;
 use isentrope_lab::theory::{TheoryOfRun, of_predictions};
 use isentrope_model::adapter::AdapterConfig;
-use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
+use isentrope_train::observer::{Phase, Progress, StepReport};
 use isentrope_train::run::{Ending, RunSummary, word};
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -70,9 +70,9 @@ impl Terminal {
         }
     }
 
-    /// A line before the first step.
-    pub fn heading(&self, text: &str) {
-        self.line(text);
+    /// A line beside the live one.
+    pub fn line(&self, text: &str) {
+        self.bar.suspend(|| messages::say(text));
     }
 
     /// Takes the live line away.
@@ -80,53 +80,8 @@ impl Terminal {
         self.bar.finish_and_clear();
     }
 
-    fn line(&self, text: &str) {
-        self.bar.suspend(|| messages::say(text));
-    }
-
-    /// The mean time of the last steps.
-    fn step_time(&self) -> Option<Duration> {
-        let (first, last) = (self.ends.front()?, self.ends.back()?);
-        let steps = u32::try_from(self.ends.len() - 1).ok().filter(|n| *n > 0)?;
-        Some((*last - *first) / steps)
-    }
-
-    fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
-        Some(self.step_time()? * u32::try_from(step.steps - step.step).ok()?)
-    }
-
-    /// Sets the outlook that Ctrl-C prints: the time of the next step, and the steps that no
-    /// checkpoint holds.
-    fn set_outlook(&self) {
-        let loss = match self.saved {
-            0 => "all steps".to_owned(),
-            saved => format!("the steps after {saved}"),
-        };
-        let ends = self.ends.back().zip(self.step_time()).map(|(last, took)| *last + took);
-        interrupt::set_outlook(Outlook { ends, loss });
-    }
-}
-
-/// A word for a kind of work.
-pub fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Rollout => "rollout",
-        Phase::Reference => "reference",
-        Phase::Teacher => "teacher",
-        Phase::Update => "update",
-        Phase::ProcessModel => "process model",
-        Phase::Measurement => "theory",
-        Phase::Evaluation => "evaluation",
-        Phase::Checkpoint => "checkpoint",
-    }
-}
-
-impl ProgressObserver for Terminal {
-    fn stop_requested(&self) -> bool {
-        interrupt::requested()
-    }
-
-    fn progress(&mut self, progress: Progress) {
+    /// Shows how the current work goes.
+    pub fn progress(&mut self, progress: Progress) {
         let Progress { phase, done, total, tokens } = progress;
         if matches!(phase, Phase::Rollout | Phase::Update) {
             self.notes.begin();
@@ -168,15 +123,15 @@ impl ProgressObserver for Terminal {
         self.bar.set_message(format!("{done}/{total} {unit}{speed}"));
     }
 
-    fn note(&mut self, text: &str) {
+    /// A note, unless it was shown before.
+    pub fn note(&mut self, text: &str) {
         if let Some(label) = self.notes.label(text) {
             self.bar.suspend(|| messages::labelled(&label, text));
         }
     }
-}
 
-impl Observer for Terminal {
-    fn step(&mut self, step: &StepReport<'_>) {
+    /// A completed step.
+    pub fn step(&mut self, step: &StepReport<'_>) {
         self.notes.step(step.step);
         let now = Instant::now();
         if self.last == 0 && step.step > 1 {
@@ -209,6 +164,42 @@ impl Observer for Terminal {
                 self.line(&format!("        {remark}"));
             }
         }
+    }
+
+    /// The mean time of the last steps.
+    fn step_time(&self) -> Option<Duration> {
+        let (first, last) = (self.ends.front()?, self.ends.back()?);
+        let steps = u32::try_from(self.ends.len() - 1).ok().filter(|n| *n > 0)?;
+        Some((*last - *first) / steps)
+    }
+
+    fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
+        Some(self.step_time()? * u32::try_from(step.steps - step.step).ok()?)
+    }
+
+    /// Sets the outlook that Ctrl-C prints: the time of the next step, and the steps that no
+    /// checkpoint holds.
+    fn set_outlook(&self) {
+        let loss = match self.saved {
+            0 => "all steps".to_owned(),
+            saved => format!("the steps after {saved}"),
+        };
+        let ends = self.ends.back().zip(self.step_time()).map(|(last, took)| *last + took);
+        interrupt::set_outlook(Outlook { ends, loss });
+    }
+}
+
+/// A word for a kind of work.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Rollout => "rollout",
+        Phase::Reference => "reference",
+        Phase::Teacher => "teacher",
+        Phase::Update => "update",
+        Phase::ProcessModel => "process model",
+        Phase::Measurement => "theory",
+        Phase::Evaluation => "evaluation",
+        Phase::Checkpoint => "checkpoint",
     }
 }
 
