@@ -326,6 +326,7 @@ impl Observer for Watcher {
     }
 
     fn is_over(&mut self) {
+        self.terminal.iter_mut().for_each(Terminal::is_over);
         let said = self.trace.as_mut().map(StepTrace::is_over).unwrap_or_default();
         for text in &said {
             match &mut self.terminal {

@@ -45,6 +45,8 @@ pub struct Terminal {
     /// The last step, and the last step that a checkpoint holds.
     last: u64,
     saved: u64,
+    /// Whether a checkpoint of the last step is being written.
+    is_saving: bool,
     shown: Option<Instant>,
     steps: Steps,
     notes: Notes,
@@ -64,6 +66,7 @@ impl Terminal {
             ends: VecDeque::new(),
             last: 0,
             saved: 0,
+            is_saving: false,
             shown: None,
             steps: Steps::default(),
             notes: Notes::default(),
@@ -86,10 +89,7 @@ impl Terminal {
         if matches!(phase, Phase::Rollout | Phase::Update) {
             self.notes.begin();
         }
-        if phase == Phase::Checkpoint {
-            self.saved = self.last;
-            self.set_outlook();
-        }
+        self.is_saving |= phase == Phase::Checkpoint;
         if self.ends.is_empty() {
             self.ends.push_back(Instant::now()); // a run that goes on begins here
         }
@@ -163,6 +163,14 @@ impl Terminal {
             for remark in step.remarks {
                 self.line(&format!("        {remark}"));
             }
+        }
+    }
+
+    /// The last step is over, and its checkpoint written if one was begun.
+    pub fn is_over(&mut self) {
+        if std::mem::take(&mut self.is_saving) {
+            self.saved = self.last;
+            self.set_outlook();
         }
     }
 
@@ -426,6 +434,7 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isentrope_train::metrics::Metrics;
 
     fn evaluation(faults: f64) -> Evaluation {
         let judged = (faults < 1.0).then_some(0.0);
@@ -447,6 +456,20 @@ mod tests {
             failed: 0.0,
             of_verifier: Default::default(),
             note: None,
+        }
+    }
+
+    #[test]
+    fn a_step_can_be_lost_until_its_checkpoint_is_written() {
+        let mut terminal = Terminal::new();
+        let metrics = Metrics::default();
+        let (metrics, timings) = (&metrics, &metrics);
+        for step in [1, 2] {
+            terminal.step(&StepReport { step, steps: 3, metrics, timings, remarks: &[] });
+            terminal.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
+            assert_eq!(terminal.saved, step - 1, "a kill would leave no whole checkpoint");
+            terminal.is_over();
+            assert_eq!(terminal.saved, step);
         }
     }
 
