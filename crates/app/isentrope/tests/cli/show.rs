@@ -3,7 +3,7 @@
 
 use crate::program::{
     Scratch, assert_parts, failure, isentrope, json_lines, lines_of, names, skipped, spoken,
-    stderr, stdout_of, text,
+    stdout_of, text,
 };
 use crate::terminal::on_terminal;
 use crate::training::{Bench, base, checkpoint, differences, metrics, results, rollouts};
@@ -11,9 +11,9 @@ use isentrope_files::{Lock, lock_directory};
 use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -95,54 +95,6 @@ fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
 }
 
 #[test]
-fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
-    let scratch = Scratch::new();
-    let mut training = Training::begin(&scratch, "run", 4);
-    let mut child = show(&[&training.path(), "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    for step in 0..=4 {
-        training.step(step);
-        if step == 0 {
-            assert_eq!(lines.next().unwrap(), "run: training, step 0 of 4");
-            assert_eq!(lines.next().unwrap(), "  m, seed 0");
-        }
-        let entropy = 1.0 / (1.0 + step as f64);
-        let line = lines.next().unwrap();
-        assert!(line.starts_with(&format!("step {step}/4  reward ")), "{line}");
-        if step % 2 == 0 {
-            let told = format!("step {step}/4  evaluation set mean@1 25.0 %  entropy {entropy:.4}");
-            assert_eq!(lines.next().unwrap(), told);
-        }
-    }
-    // Following ends when it is asked to.
-    let mut other = show(&["-f", &training.path()]);
-    let mut other = other.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut shown = BufReader::new(other.stdout.take().unwrap()).lines();
-    assert!(shown.any(|line| line.unwrap().starts_with("step 4/4")));
-    crate::processes::send("INT", &other);
-    let output = other.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
-    training.end();
-    let rest: Vec<String> = lines.collect();
-    assert_eq!(rest[0], "run: finished, step 4 of 4");
-    assert!(rest.contains(&"law set".to_owned()), "{rest:#?}");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-#[test]
-fn without_a_terminal_each_run_of_a_directory_is_followed() {
-    let scratch = Scratch::new();
-    for name in ["above/a", "above/b"] {
-        let mut training = Training::begin(&scratch, name, 1);
-        (0..=1).for_each(|step| training.step(step));
-        training.end();
-    }
-    let shown = stdout_of(show(&[&scratch.path("above"), "--follow"]));
-    assert_parts(&shown, &["a: step 1/1  reward ", "b: step 1/1  reward "]);
-}
-
-#[test]
 fn on_a_terminal_a_run_is_drawn_in_place() {
     let scratch = Scratch::new();
     let mut training = Training::begin(&scratch, "run", 3);
@@ -166,11 +118,19 @@ fn on_a_terminal_a_run_is_drawn_in_place() {
     let (last, drawn) = frames.split_last().unwrap();
     assert!(drawn.iter().all(|frame| frame.lines().count() <= 40), "{shown:?}");
     assert_parts(last, &["finished", ", step 3 of 3", "\x1b[36m"]);
+    // It ends when it is asked to.
+    let other = Training::begin(&scratch, "other", 3);
+    other.step(0);
+    let asked = show(&[&other.path(), "-f"]);
+    let mut interrupted = Command::new("timeout");
+    interrupted.args(["--foreground", "-s", "INT", "2"]).arg(asked.get_program());
+    let shown = on_terminal(70, interrupted.args(asked.get_args()).env("TERM", "xterm")).unwrap();
+    assert_parts(&shown, &["error: interrupted: the runs themselves go on as they were"]);
     // Colours can be refused, and a dumb terminal has neither colours nor a cursor.
     let plain = on_terminal(70, show(&[&path]).env("NO_COLOR", "1")).unwrap();
     assert!(!plain.contains('\x1b'), "{plain:?}");
     let dumb = on_terminal(70, show(&[&path, "-f"]).env("TERM", "dumb")).unwrap();
-    assert!(!dumb.contains('\x1b') && dumb.contains("step 3/3  reward"), "{dumb:?}");
+    assert!(!dumb.contains('\x1b') && dumb.contains("--follow needs a terminal"), "{dumb:?}");
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! Runs on a terminal, as lines of text: [`page`] is everything, [`screen`] what fits a terminal,
-//! [`news`] a line per step. [`Look`] describes the terminal.
+//! Runs on a terminal, as lines of text: [`page`] is everything, [`screen`] what fits a terminal.
+//! [`Look`] describes the terminal.
 
 mod curves;
 mod evaluations;
 mod heading;
 mod law;
 mod metrics;
-mod news;
 mod responses;
 mod tail;
 mod trace;
@@ -14,7 +13,6 @@ mod trace;
 pub use crate::terminal::{Look, duration};
 pub use law::lines as law;
 pub use metrics::lines as list_metrics;
-pub use news::news;
 pub use trace::Trace;
 
 /// Lines of a plot on a page.

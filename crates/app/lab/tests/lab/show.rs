@@ -3,7 +3,7 @@
 use crate::says;
 use isentrope_files::lock_directory;
 use isentrope_lab::run::{Condition, Run};
-use isentrope_lab::show::{Look, PageOptions, Trace, list_metrics, news, page, screen};
+use isentrope_lab::show::{Look, PageOptions, Trace, list_metrics, page, screen};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
@@ -300,19 +300,6 @@ fn a_screen_is_never_higher_or_wider_than_the_terminal() {
 }
 
 #[test]
-fn news_are_the_steps_since() {
-    let runs = shown(&run(20, &rows(20)));
-    let text = news(&runs, Some(18), false, &[], &LOOK);
-    let step = "step 19/20  reward 0.1900  entropy 0.6641  length 49  gradient 0.5000";
-    assert_eq!(text[0], step);
-    assert_eq!(text[2], "step 20/20  evaluation math mean@4 51.5 %  entropy 0.6415  length 40.2");
-    let more = news(&runs, Some(19), true, &["grad/norm".to_owned()], &LOOK);
-    says(&more[0], &["run: step 20/20 ", "grad/norm 0.5000"]);
-    assert_eq!(news(&runs, Some(20), false, &[], &LOOK), [""; 0]);
-    assert_eq!(news(&runs, None, false, &[], &LOOK).len(), 25);
-}
-
-#[test]
 #[ignore = "deep: 10000 steps, 6000 sets"]
 fn long_runs_and_very_many_sets_are_shown_at_once() {
     let mut metrics = String::new();
@@ -366,8 +353,6 @@ fn runs_of_other_trainers_are_shown() {
     // A Trainer's time is the mean of the steps since it logged before.
     let run = log("trl.jsonl", &[row(10), row(20), row(25)]);
     assert_eq!((run.state.seconds, run.state.has_evaluation), (75.0, false));
-    let line = news(&run, Some(20), false, &[], &LOOK).pop().unwrap();
-    says(&line, &["step 25  evaluation math score 0.5000  entropy 0.2500"]);
     says(
         &page(&[run], &OPTIONS, &LOOK).join("\n"),
         &[

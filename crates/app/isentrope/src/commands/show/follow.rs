@@ -1,13 +1,11 @@
-//! Shows runs again whenever they have grown, until they end.
+//! Draws runs again whenever they have grown, until they end.
 
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
 use crate::standard_output::draw;
-use crate::visible::visible;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use isentrope_lab::run::{Condition, Run};
-use isentrope_lab::show::{PageOptions, Trace, heading, law, news, page, screen};
-use std::collections::HashMap;
+use isentrope_lab::show::{PageOptions, Trace, heading, page, screen};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,28 +22,28 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const REDRAWN: Duration = Duration::from_secs(15);
 /// Escapes that move the cursor to the top and clear the terminal.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Number of past steps printed at the start, if the output is no terminal.
-const BEFORE: u64 = 10;
 
-/// Follows runs until all of them have ended.
+/// Follows runs on a terminal until all of them have ended.
 pub fn follow(paths: &[PathBuf], options: &PageOptions) -> Result<()> {
+    if look().1.is_none() {
+        bail!(
+            "--follow needs a terminal that it can draw on: without it runs are shown as they are \
+             now, and `tail -f RUN/metrics.jsonl` has the steps to come"
+        );
+    }
     interrupt::wind_up_quietly();
     let mut runs = Runs::read(paths)?;
-    let mut view = match look().1 {
-        Some(_) => View::Screen { size: (0, 0), drawn: Instant::now() },
-        None => View::Lines { printed: HashMap::new() },
-    };
+    let mut view = Screen { size: (0, 0), drawn: Instant::now() };
     loop {
         check_metrics_measured(&runs.shown, &options.metrics)?;
-        view.show(&runs.shown, options)?;
+        view.draw(&runs.shown, options)?;
         if runs.have_ended() {
-            return view.end(&runs.shown, options);
+            draw(CLEAR)?;
+            return print_lines(&page(&runs.shown, options, &look().0));
         }
         loop {
             if interrupt::requested() {
-                if matches!(view, View::Screen { .. }) {
-                    print_lines(&[String::new()])?; // below what was drawn
-                }
+                print_lines(&[String::new()])?; // below what was drawn
                 print_lines(&heading(&runs.shown, &look().0))?;
                 let kept = "the runs themselves go on as they were".into();
                 return Err(Interrupted { kept }.into());
@@ -111,66 +109,24 @@ impl Runs {
     }
 }
 
-/// How runs are shown.
-enum View {
-    /// Drawn in place.
-    Screen {
-        /// Columns and lines of the terminal when the screen was last drawn.
-        size: (usize, usize),
-        drawn: Instant,
-    },
-    /// A line per step.
-    Lines {
-        /// Each run's last printed step, by the path of its log.
-        printed: HashMap<PathBuf, u64>,
-    },
+/// Runs drawn in place on the terminal.
+struct Screen {
+    /// Columns and lines of the terminal when it was last drawn.
+    size: (usize, usize),
+    drawn: Instant,
 }
 
-impl View {
-    fn show(&mut self, runs: &[Run], options: &PageOptions) -> Result<()> {
+impl Screen {
+    fn draw(&mut self, runs: &[Run], options: &PageOptions) -> Result<()> {
         let (look, height) = look();
-        match self {
-            Self::Screen { size, drawn } => {
-                let height = height.unwrap_or(size.1);
-                (*size, *drawn) = ((look.width, height), Instant::now());
-                draw(&format!("{CLEAR}{}", screen(runs, options, height, &look).join("\r\n")))
-            }
-            Self::Lines { printed } => {
-                let mut lines = Vec::new();
-                if printed.is_empty() && runs.iter().any(|run| run.log.last_step().is_some()) {
-                    lines.extend(heading(runs, &look));
-                }
-                for run in runs {
-                    let Some(last) = run.log.last_step() else { continue };
-                    let mut after = printed.insert(run.log.path.clone(), last);
-                    if after.is_some_and(|after| after > last) {
-                        let name = visible(&run.name);
-                        lines.push(format!("{name}: goes on after step {last} again"));
-                        after = Some(last);
-                    }
-                    let after = after.or_else(|| last.checked_sub(BEFORE));
-                    lines.extend(news(run, after, runs.len() > 1, &options.metrics, &look));
-                }
-                print_lines(&lines)
-            }
-        }
+        let height = height.unwrap_or(self.size.1);
+        *self = Self { size: (look.width, height), drawn: Instant::now() };
+        draw(&format!("{CLEAR}{}", screen(runs, options, height, &look).join("\r\n")))
     }
 
-    /// Whether the screen must be drawn again although the runs have not grown.
+    /// Whether it must be drawn again although the runs have not grown.
     fn is_stale(&self) -> bool {
-        let Self::Screen { size, drawn } = self else { return false };
         let (look, height) = look();
-        (look.width, height.unwrap_or(size.1)) != *size || drawn.elapsed() > REDRAWN
-    }
-
-    /// Shows everything about the runs that have ended.
-    fn end(self, runs: &[Run], options: &PageOptions) -> Result<()> {
-        let (look, _) = look();
-        if matches!(self, Self::Screen { .. }) {
-            draw(CLEAR)?;
-            return print_lines(&page(runs, options, &look));
-        }
-        print_lines(&heading(runs, &look))?;
-        print_lines(&law(runs, &look))
+        (look.width, height.unwrap_or(self.size.1)) != self.size || self.drawn.elapsed() > REDRAWN
     }
 }

@@ -42,8 +42,7 @@ pub struct Show {
     /// Run directories, or logs of TRL and verl
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Updates the display as the runs grow, until they end or Ctrl-C; without a terminal, prints a
-    /// line per step
+    /// Draws the runs again as they grow, until they end or Ctrl-C; needs a terminal
     #[arg(long, short)]
     follow: bool,
     /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric
