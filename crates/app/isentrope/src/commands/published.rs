@@ -18,18 +18,14 @@ struct Settings {
 
 /// All, in the order of the sweep: the first is what the others are compared with.
 pub fn objectives() -> Result<Vec<NamedObjective>> {
-    let mut node = recipe::parse(SWEEP, &|_| "experiments/countdown-entropy-methods.toml".into())?;
-    for key in ["axes", "method"] {
-        let recipe::Value::Table(entries) = node.value else { bail!("{key}: not a table") };
-        let found = entries.into_iter().find(|(name, _)| name == key);
-        node = found.with_context(|| format!("the methods have no table {key}"))?.1;
-    }
-    let recipe::Value::Table(entries) = node.value else { bail!("the methods are no table") };
-    let objective = |(name, node)| {
-        let settings: Settings = toml::Value::from(node).try_into()?;
-        Ok(NamedObjective { name, settings: settings.objective })
+    let sweep = recipe::parse(SWEEP, &|_| "experiments/countdown-entropy-methods.toml".into())?;
+    let methods = sweep.get("axes").and_then(|axes| axes.get("method"));
+    let methods = methods.context("the sweep has no methods")?.table("axes.method")?;
+    let objective = |(name, node): &(String, recipe::Node)| {
+        let settings: Settings = toml::Value::from(node.clone()).try_into()?;
+        Ok(NamedObjective { name: name.clone(), settings: settings.objective })
     };
-    entries.into_iter().map(objective).collect()
+    methods.iter().map(objective).collect()
 }
 
 /// The one of a name, and the plain one.
@@ -40,8 +36,7 @@ pub fn beside_plain(name: &str) -> Result<[NamedObjective; 2]> {
     let all = objectives()?;
     let names: Vec<String> = all.iter().map(|named| named.name.clone()).collect();
     let Some(at) = names.iter().position(|known| known == name) else {
-        let near = recipe::near_key(name, names.iter());
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let hint = recipe::hint(name, &names).unwrap_or_default();
         bail!("--method {name}: there are {}{hint}", names.join(", "));
     };
     Ok([all[at].clone(), all[0].clone()])
@@ -97,6 +92,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_all() {
         let said = beside_plain("clipcov").unwrap_err().to_string();
-        assert!(said.contains("grpo, ") && said.contains("did you mean clip-cov?"), "{said}");
+        assert!(said.contains("grpo, ") && said.contains("did you mean `clip-cov`?"), "{said}");
     }
 }

@@ -21,7 +21,7 @@ mod tree;
 
 pub use foreign::convert;
 pub use layers::{lay, nested};
-pub use near::key as near_key;
+pub use near::hint;
 pub use reference::reference;
 pub use render::{render, render_changes};
 pub use tree::{Node, Value, parse, read};
@@ -75,10 +75,8 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
 /// When the file cannot be read or is not TOML, or has no such table.
 pub fn table_of(path: &Path, name: &str) -> Result<Node> {
     let root = read(path)?;
-    let Value::Table(entries) = root.value else { bail!("{} is no table", path.display()) };
-    let found = entries.into_iter().find(|(key, _)| key == name);
-    let found = found.map(|(_, node)| node).filter(|node| matches!(node.value, Value::Table(_)));
-    found.ok_or_else(|| anyhow!("{} has no table [{name}]", path.display()))
+    let found = root.get(name).filter(|node| matches!(node.value, Value::Table(_)));
+    found.cloned().ok_or_else(|| anyhow!("{} has no table [{name}]", path.display()))
 }
 
 /// Sets the keys of `sets`, each `key.path=value`, over a recipe.

@@ -26,6 +26,11 @@ pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'
     })
 }
 
+/// A hint at the known key that was most likely meant, to stand behind a message.
+pub fn hint(name: &str, known: &[String]) -> Option<String> {
+    key(name, known.iter()).map(|near| format!("; did you mean `{near}`?"))
+}
+
 /// The known choice that was most likely meant: the same but for case and separators, or with one
 /// letter too many, missing, swapped with the next or, in names of six and more, wrong; none if
 /// several are equally near, or one of `others`, the names of other trainers.

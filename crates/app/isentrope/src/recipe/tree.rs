@@ -1,5 +1,6 @@
 //! A TOML file as a tree that remembers where each value was written.
 
+use super::near;
 use crate::run_directory;
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_files::open_regular;
@@ -35,6 +36,51 @@ pub enum Value {
     Scalar(toml::Value),
     /// The text of a number that is too large to hold. No setting accepts it.
     TooLarge(String),
+}
+
+impl Node {
+    /// The entries of a table; `what` is the table's name in the error.
+    ///
+    /// # Errors
+    /// When the value is no table.
+    pub fn table(&self, what: &str) -> Result<&[(String, Self)]> {
+        match &self.value {
+            Value::Table(entries) => Ok(entries),
+            _ => bail!("{}: {what} must be a table", self.at),
+        }
+    }
+
+    /// The value under a key of a table.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Value::Table(entries) = &self.value else { return None };
+        entries.iter().find(|(name, _)| name == key).map(|(_, node)| node)
+    }
+
+    /// A text that is not empty; `what` is its name in the error.
+    ///
+    /// # Errors
+    /// When the value is something else.
+    pub fn text(&self, what: &str) -> Result<&str> {
+        match &self.value {
+            Value::Scalar(toml::Value::String(text)) if !text.is_empty() => Ok(text),
+            _ => bail!("{}: {what} must be a string that is not empty", self.at),
+        }
+    }
+
+    /// Refuses keys of a table that are not known. `path` stands before a key in the error, and
+    /// `otherwise` behind one that is like none of them.
+    ///
+    /// # Errors
+    /// With the first such key.
+    pub fn only_keys(&self, path: &str, known: &[&str], otherwise: &str) -> Result<()> {
+        let names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+        let entries = self.table("it")?;
+        let Some((key, node)) = entries.iter().find(|(key, _)| !names.contains(key)) else {
+            return Ok(());
+        };
+        let hint = near::hint(key, &names).unwrap_or_else(|| otherwise.to_owned());
+        bail!("{}: unknown key `{path}{key}`{hint}", node.at)
+    }
 }
 
 /// Reads a TOML file.

@@ -305,5 +305,5 @@ fn methods_are_held_against_each_other_on_recorded_tokens() {
     let said = stdout_of(isentrope(format!("inspect {run} --method steer")));
     assert_parts(&said, &["What steer would have done", "unlikely, worse respon"]);
     let said = failure(isentrope(format!("inspect {run} --method clipcov")));
-    assert_parts(&said, &["there are grpo, ", "did you mean clip-cov?"]);
+    assert_parts(&said, &["there are grpo, ", "did you mean `clip-cov`?"]);
 }

@@ -1,6 +1,5 @@
 //! An axis of a sweep: named values, each with some settings.
 
-use super::file::{hint, only_keys, table, text};
 use crate::recipe::{self, Node, Value};
 use anyhow::{Result, anyhow, bail};
 
@@ -34,11 +33,11 @@ impl Axis {
     /// The fault, by file and line.
     pub fn parse(name: &str, node: &Node) -> Result<Self> {
         let at = format!("axes.{name}");
-        let entries = table(node, &at)?;
+        let entries = node.table(&at)?;
         let is_table = |(_, node): &(String, Node)| matches!(node.value, Value::Table(_));
         let (values, is_seed) = match entries.iter().all(is_table) {
             true => (bundles(&at, entries)?, false),
-            false => listed(&at, node, entries)?,
+            false => listed(&at, node)?,
         };
         if values.is_empty() {
             bail!("{}: {at} has no values", node.at);
@@ -70,7 +69,7 @@ impl Axis {
                 "{at}: {what} names {name:?} of the axis `{}`, which has {}{}",
                 self.name,
                 names.join(", "),
-                hint(name, &names)
+                recipe::hint(name, &names).unwrap_or_default()
             )
         })
     }
@@ -86,18 +85,16 @@ fn bundles(at: &str, entries: &[(String, Node)]) -> Result<Vec<AxisValue>> {
 }
 
 /// `{ key = "...", values = [...] }`: the values of one key.
-fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<AxisValue>, bool)> {
-    let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
-    let (Some(key), Some(values)) = (get("key"), get("values")) else {
-        only_keys(&format!("{at}."), entries, &["key", "values"])?;
+fn listed(at: &str, node: &Node) -> Result<(Vec<AxisValue>, bool)> {
+    node.only_keys(&format!("{at}."), &["key", "values"], "")?;
+    let (Some(key), Some(values)) = (node.get("key"), node.get("values")) else {
         bail!(
             "{}: {at} must be {{ key = \"a.key\", values = [..] }}, \
              or have a table of settings for each value, such as [{at}.NAME]",
             node.at
         );
     };
-    only_keys(&format!("{at}."), entries, &["key", "values"])?;
-    let path = text(key, &format!("{at}.key"))?;
+    let path = key.text(&format!("{at}.key"))?;
     let Value::Array(items) = &values.value else {
         bail!("{}: {at}.values must be an array", values.at);
     };

@@ -1,8 +1,7 @@
 //! `[compare]`: values of an axis that are compared with another value than the first.
 
 use super::axis::{Axis, plain};
-use super::file::{hint, table};
-use crate::recipe::Node;
+use crate::recipe::{self, Node};
 use anyhow::{Result, anyhow, bail};
 
 /// The file's table `[compare]`. A group with a contrast's value is compared with the group that
@@ -38,7 +37,7 @@ impl Compare {
             Ok(Contrast { axis, value, control })
         };
         let all: Vec<Contrast> =
-            table(node, "compare")?.iter().map(contrast).collect::<Result<_>>()?;
+            node.table("compare")?.iter().map(contrast).collect::<Result<_>>()?;
         if all.iter().any(|contrast| contrast.axis != all[0].axis) {
             bail!("{}: compare names values of several axes, which a group may both have", node.at);
         }
@@ -72,7 +71,7 @@ fn axis_of(name: &str, node: &Node, axes: &[Axis]) -> Result<usize> {
                 "{}: compare names {name:?}, which is no value of an axis ({}){}",
                 node.at,
                 known.join(", "),
-                hint(name, &known)
+                recipe::hint(name, &known).unwrap_or_default()
             )
         }
         _ => bail!("{}: compare names {name:?}, a value of several axes: rename one", node.at),

@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::compare::Compare;
-use crate::recipe::{self, Node, Value};
+use crate::recipe::{self, Node};
 use anyhow::{Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,18 +51,17 @@ impl SweepFile {
     /// The fault, by file and line.
     pub fn read(path: &Path) -> Result<Self> {
         let root = recipe::read(path)?;
-        let entries = table(&root, "the file")?;
-        only_keys("", entries, &KEYS)?;
-        let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
-        let base = get("base").ok_or_else(|| {
+        let otherwise = "; settings of all runs go under [set], what a sweep file has is ";
+        root.only_keys("", &KEYS, &format!("{otherwise}{}", KEYS.join(", ")))?;
+        let base = root.get("base").ok_or_else(|| {
             anyhow!(
                 "{}: the key `base` is missing: the recipe that all runs begin with",
                 path.display()
             )
         })?;
-        let command = match get("command") {
+        let command = match root.get("command") {
             None => Training::Train,
-            Some(node) => match text(node, "command")? {
+            Some(node) => match node.text("command")? {
                 "train" => Training::Train,
                 "sft" => Training::Sft,
                 other => {
@@ -70,13 +69,14 @@ impl SweepFile {
                 }
             },
         };
-        let axes_of = get("axes").ok_or_else(|| {
+        let axes_of = root.get("axes").ok_or_else(|| {
             anyhow!(
                 "{}: the table `axes` is missing: what runs differ in, such as [axes.method.NAME]",
                 path.display()
             )
         })?;
-        let axes: Vec<Axis> = table(axes_of, "axes")?
+        let axes: Vec<Axis> = axes_of
+            .table("axes")?
             .iter()
             .map(|(name, node)| Axis::parse(name, node))
             .collect::<Result<_>>()?;
@@ -86,16 +86,18 @@ impl SweepFile {
                 axes_of.at
             );
         }
-        let compare =
-            get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
+        let compare = root.get("compare").map(|node| Compare::parse(node, &axes)).transpose()?;
+        let out = root.get("out").map(|node| node.text("out")).transpose()?;
+        let set = root.get("set");
+        set.map(|node| node.table("set")).transpose()?;
         Ok(Self {
             path: path.to_owned(),
             command,
             base: base_recipe(path, base)?,
-            out: get("out").map(|node| text(node, "out").map(PathBuf::from)).transpose()?,
-            set: get("set").map(|node| table(node, "set").map(|_| node.clone())).transpose()?,
+            out: out.map(PathBuf::from),
+            set: set.cloned(),
             axes,
-            compare,
+            compare: compare.unwrap_or_default(),
         })
     }
 
@@ -112,7 +114,7 @@ impl SweepFile {
 
 /// The base recipe, which the file names relative to itself.
 fn base_recipe(path: &Path, node: &Node) -> Result<PathBuf> {
-    let named = text(node, "base")?;
+    let named = node.text("base")?;
     let found = isentrope_files::parent(path).join(named);
     // A sweep in the current directory needs no ./ in front of names.
     let found = found.strip_prefix(".").map(Path::to_owned).unwrap_or(found);
@@ -125,46 +127,4 @@ fn base_recipe(path: &Path, node: &Node) -> Result<PathBuf> {
             found.display()
         ),
     }
-}
-
-/// The entries of a table.
-pub fn table<'a>(node: &'a Node, what: &str) -> Result<&'a [(String, Node)]> {
-    match &node.value {
-        Value::Table(entries) => Ok(entries),
-        _ => bail!("{}: {what} must be a table", node.at),
-    }
-}
-
-/// A text that is not empty.
-pub fn text<'a>(node: &'a Node, what: &str) -> Result<&'a str> {
-    match &node.value {
-        Value::Scalar(toml::Value::String(text)) if !text.is_empty() => Ok(text),
-        _ => bail!("{}: {what} must be a string that is not empty", node.at),
-    }
-}
-
-/// Refuses keys that are not known.
-pub fn only_keys(path: &str, entries: &[(String, Node)], known: &[&str]) -> Result<()> {
-    let names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
-    match entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
-        None => Ok(()),
-        Some((key, node)) => {
-            let hint = match hint(key, &names) {
-                none if none.is_empty() && path.is_empty() => {
-                    format!(
-                        "; settings of all runs go under [set], what a sweep file has is {}",
-                        known.join(", ")
-                    )
-                }
-                hint => hint,
-            };
-            bail!("{}: unknown key `{path}{key}`{hint}", node.at)
-        }
-    }
-}
-
-/// A hint at the name that was probably meant.
-pub fn hint(name: &str, known: &[String]) -> String {
-    recipe::near_key(name, known.iter())
-        .map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }
