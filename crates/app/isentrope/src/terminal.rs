@@ -372,11 +372,8 @@ fn explained(command: &str, does: &str, width: Option<usize>) -> String {
 fn theory_lines(run: &Path, log: Option<&RunLog>) -> String {
     let tracked = log.and_then(TheoryOfRun::of);
     tracked.map_or_else(String::new, |theory| {
-        format!(
-            "\n{}    `isentrope lab theory {}` has more\n",
-            of_predictions(&theory),
-            run.display()
-        )
+        let run = word(&run.display().to_string());
+        format!("\n{}    `isentrope lab theory {run}` has more\n", of_predictions(&theory))
     })
 }
 

@@ -6,6 +6,7 @@ use crate::standard_output::print;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use isentrope_files::{AtomicFile, check_writable, make_directory, parent};
+use isentrope_train::run::word;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ impl Examples {
         let enter = if self.directory == Path::new(".") {
             String::new()
         } else {
-            format!("cd {place} && ")
+            format!("cd {} && ", word(&place.to_string()))
         };
         print(&format!("{said}\nwhat next:\n  {enter}isentrope train recipes/quickstart.toml\n"))
     }

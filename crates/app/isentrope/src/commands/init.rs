@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use isentrope_files::open_regular;
 use isentrope_reward::VerifierName;
+use isentrope_train::run::word;
 use isentrope_train::{rl, sft};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
@@ -71,7 +72,8 @@ impl Init {
         }
         let command = if is_sft { "sft" } else { "train" };
         messages::say(&format!(
-            "{out} is written: edit it, then `isentrope {command} {out}`; what it needs:\n"
+            "{out} is written: edit it, then `isentrope {command} {}`; what it needs:\n",
+            word(&out)
         ));
         let dry = RunArguments::dry(self.out);
         match is_sft {

@@ -32,7 +32,7 @@ use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
-use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
+use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary, word};
 use isentrope_train::teacher::TEACHER;
 use isentrope_train::trainer::{Tables, TrainingRecipe};
 use isentrope_train::training_loop;
@@ -270,7 +270,8 @@ impl<R: TrainingRecipe> Training<'_, R> {
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
         let products = device.products(&layout, &config, plan.micro_batch_tokens);
         products.iter().for_each(|products| watcher.heading(&products.to_string()));
-        watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
+        let dir = word(&place.dir.display().to_string());
+        watcher.heading(&format!("watch it: isentrope show {dir} --follow"));
         let room = Room::of(&prepared, &place).warning();
         for note in prepared.notes.iter().chain(&room) {
             watcher.note(note);

@@ -27,9 +27,10 @@ fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn they_are_the_repositorys_and_train_where_they_are_written() {
     let scratch = Scratch::new();
-    let here = PathBuf::from(scratch.path("new/place"));
-    let said = stdout_of(isentrope(format!("examples {}", here.display())));
-    assert!(said.contains("isentrope train recipes/quickstart.toml"), "{said}");
+    let here = PathBuf::from(scratch.path("a new/place"));
+    let said = stdout_of(isentrope(format!("examples '{}'", here.display())));
+    let next = format!("  cd '{}' && isentrope train recipes/quickstart.toml\n", here.display());
+    assert!(said.ends_with(&next), "{said}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let (ours, theirs) = (files(&here), files(&root));
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());

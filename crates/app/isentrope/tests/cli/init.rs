@@ -10,10 +10,11 @@ use std::path::Path;
 fn a_recipe_is_written_shown_and_trains() {
     let scratch = Scratch::new();
     let data = scratch.lines("mine.jsonl", &problems());
-    let out = scratch.path("recipe.toml");
-    let line = format!("init --model {} --data {data} --out {out}", base());
+    let out = scratch.path("my recipe.toml");
+    let line = format!("init --model {} --data {data} --out '{out}'", base());
     let (printed, said) = spoken(isentrope(&line));
-    assert_parts(&said, &["recipe.toml is written", "isentrope train "]);
+    let next = format!("then `isentrope train '{out}'`; what it needs:");
+    assert_parts(&said, &["my recipe.toml is written", &next]);
     assert_parts(&printed, &["# memory: weights ", "# time: about ", "1 of the data"]);
     let recipe = fs::read_to_string(&out).unwrap();
     assert_parts(&recipe, &["steps = 100", "mine.jsonl", "verifier = \"auto\""]);
@@ -24,7 +25,7 @@ fn a_recipe_is_written_shown_and_trains() {
     assert_eq!(fs::read_to_string(&out).unwrap(), recipe);
     let (run, small) = (scratch.path("run"), "rollout.max_tokens=16");
     let sets = format!("--set run.steps=1 --set {small} --set run.out={run}");
-    succeed(isentrope(format!("train {out} {sets}")).env("ISENTROPE_THREADS", "1"));
+    succeed(isentrope(format!("train '{out}' {sets}")).env("ISENTROPE_THREADS", "1"));
     assert_eq!(metrics(Path::new(&run)).last().unwrap()["step"], 1);
     // The checkpoint is as large as planned, but for its small files and headers.
     let planned = printed.split("# checkpoints: ").nth(1).unwrap().split(" KiB each").next();

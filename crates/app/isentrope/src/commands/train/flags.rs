@@ -8,7 +8,7 @@ use crate::run_directory::latest_checkpoint;
 use crate::trace::TraceRequest;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use isentrope_train::run::Existing;
+use isentrope_train::run::{Existing, word};
 use isentrope_train::settings::DeviceKind;
 use std::path::{Path, PathBuf};
 
@@ -141,7 +141,8 @@ impl RunArguments {
     /// The ranks to start on this machine by `isentrope {command}`, if there is no launcher.
     pub(super) fn ranks_here(&self, command: &str, shards: Option<usize>) -> Option<Here> {
         let count = self.ranks.filter(|_| !self.dry_run)? as usize;
-        let recipe = self.recipe.as_deref().unwrap_or(Path::new("RECIPE")).display();
+        let recipe = self.recipe.as_deref().unwrap_or(Path::new("RECIPE"));
+        let recipe = word(&recipe.display().to_string());
         let command = format!("isentrope {command} {recipe} --ranks {count}");
         Some(Here { count, shards, command })
     }
