@@ -45,11 +45,18 @@ impl ServerFlags {
     /// The key that requests must have; none if all may ask. It must begin with `prefix`; `rule`
     /// is what it must be in words.
     pub fn api_key(&self, prefix: &str, rule: &str) -> Result<Option<String>> {
-        let key = self.api_key.clone().or_else(|| std::env::var(API_KEY).ok());
+        // A variable that is no text must not open the server.
+        let of_variable = || Some(std::env::var_os(API_KEY)?.to_string_lossy().into_owned());
+        let key = self.api_key.clone().or_else(of_variable);
         if let Some(key) = &key
-            && (key.is_empty() || !key.is_ascii() || !key.starts_with(prefix))
+            && (key.is_empty()
+                || !key.bytes().all(|byte| byte.is_ascii_graphic())
+                || !key.starts_with(prefix))
         {
-            bail!("--api-key (or {API_KEY}) must {rule}");
+            bail!(
+                "--api-key (or {API_KEY}) must {rule}; its characters are visible ASCII, without \
+                 spaces or line ends"
+            );
         }
         Ok(key)
     }

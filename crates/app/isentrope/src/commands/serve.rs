@@ -56,8 +56,7 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self) -> Result<()> {
-        let rule = "be a text of ASCII characters, not an empty one";
-        let api_key = self.server.api_key("", rule)?;
+        let api_key = self.server.api_key("", "not be empty")?;
         let listener = self.server.listen()?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }

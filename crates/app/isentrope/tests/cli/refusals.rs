@@ -151,6 +151,18 @@ fn variables_out_of_range_are_named() {
     }
 }
 
+/// A key that no header can carry, as a secret with a line's end, or that is no text.
+#[cfg(unix)]
+#[test]
+fn a_key_that_nobody_can_send_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    for key in [&b""[..], b"key\n", b"two words", b"key\xff"] {
+        let mut command = isentrope("serve model --port 0");
+        command.env("ISENTROPE_API_KEY", std::ffi::OsStr::from_bytes(key));
+        failure_saying(command, &["ISENTROPE_API_KEY) must not be empty", "spaces or line ends"]);
+    }
+}
+
 #[test]
 fn the_largest_numbers_are_taken() {
     let scratch = Scratch::new();
