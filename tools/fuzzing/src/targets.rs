@@ -246,7 +246,6 @@ fn log(data: &[u8], name: &str) {
                             run.log.all().all(|(_, series)| series.steps.is_sorted()),
                             "steps out of order"
                         );
-                        drop(show::news(run, None, true, &[], &look));
                     }
                     drop(show::page(
                         &runs,

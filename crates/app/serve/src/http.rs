@@ -396,10 +396,6 @@ pub fn are_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// Hears of the server's end; every request has it among its extensions.
-#[derive(Clone)]
-struct Stopped(watch::Receiver<()>);
-
 /// Reads a request's body of at most `longest` bytes. It has 30 s to arrive, and no time once the
 /// server is to end.
 ///
