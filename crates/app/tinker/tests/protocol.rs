@@ -543,7 +543,7 @@ fn what_is_wrong_is_told_and_harms_nobody_else() {
     );
     told("create_model", create("session_id", json!("x")), 404, "its session has ended");
     told("get_info", json!({"model_id": "x"}), 404, "no model in training x");
-    told("get_info", json!({}), 400, "model_id is missing");
+    told("get_info", json!({}), 400, "missing field `model_id`");
     told("session_heartbeat", json!({"session_id": "x"}), 404, "has ended");
     told("retrieve_future", json!({"request_id": "x"}), 404, "not known");
     told("copy_weights", json!({}), 404, "does not answer");
