@@ -1,15 +1,14 @@
 //! Ranks that a launcher has started together, or `--ranks` starts: they connect, rank 0 prints
 //! messages, and all end with the same status (docs/guides/several-machines.md).
 
-use crate::device::LocalRank;
+use crate::device::{self, LocalRank};
 use crate::interrupt::{self, Interrupted};
 use crate::messages;
 use crate::standard_output::ReaderGone;
 use crate::terminal::{Terminal, phase_name};
 use crate::trace::StepTrace;
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result};
 use isentrope_files::this_program;
-use isentrope_kernels::thread_count;
 use isentrope_ranks::{
     LOCAL_LAUNCHER, Launch, LocalRanks, Message, Settings, Watch, World, shards_of_rank,
 };
@@ -67,10 +66,10 @@ pub fn together(
 ) -> Result<()> {
     let launch = Launch::from_environment()?;
     let are_several = launch.is_some() || here.as_ref().is_some_and(|here| here.count > 1);
-    let threads = thread_count(asked).map_err(|error| {
-        let said = format!("{}{error}", if asked.is_some() { "--threads: " } else { "" });
+    let threads = device::threads(asked).map_err(|error| match are_several {
         // Starting ranks again does not help.
-        if are_several { isentrope_ranks::Error::Start(said).into() } else { anyhow!(said) }
+        true => isentrope_ranks::Error::Start(error.to_string()).into(),
+        false => error,
     })?;
     let settings = Settings {
         threads,

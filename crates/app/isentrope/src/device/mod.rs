@@ -60,9 +60,16 @@ pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
 
 /// The host's instruction set and number of threads, from the flag and the environment.
 fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
-    let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
-    let flag = if threads.is_some() { "--threads: " } else { "" };
-    Ok((isa, thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?))
+    Ok((Isa::from_env().map_err(anyhow::Error::msg)?, self::threads(threads)?))
+}
+
+/// The number of threads: the flag's, else the environment's, else one per core.
+///
+/// # Errors
+/// When it is out of range, with the name of the flag or the variable.
+pub fn threads(flag: Option<usize>) -> Result<usize> {
+    let named = if flag.is_some() { "--threads: " } else { "" };
+    thread_count(flag).map_err(|error| anyhow!("{named}{error}"))
 }
 
 /// Opens a device for numbers of a type, which `setting` has chosen, `device.dtype` or `--dtype`.

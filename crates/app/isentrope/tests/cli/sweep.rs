@@ -138,6 +138,15 @@ fn somebody_elses_directory_is_left_alone() {
 }
 
 #[test]
+fn a_wrong_number_of_threads_is_named_where_it_stands() {
+    let sweep = Sweep::new(METHODS);
+    let out = sweep.bench.scratch.path("out");
+    let mut command = isentrope(format!("sweep {} --out {out} --dry-run", sweep.file));
+    let said = failure(command.env("ISENTROPE_THREADS", "none"));
+    assert!(said.contains("ISENTROPE_THREADS") && !said.contains("--threads"), "{said}");
+}
+
+#[test]
 fn runs_may_be_made_longer_where_the_learning_rate_is_constant_and_seeds_added() {
     let sweep = Sweep::of_seeds("[3]");
     let steps = |steps: u64| format!("--set optimizer.schedule=constant --set run.steps={steps}");

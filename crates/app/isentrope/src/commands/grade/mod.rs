@@ -5,6 +5,7 @@ mod rounds;
 mod row;
 mod totals;
 
+use crate::device;
 use crate::interrupt;
 use crate::lines::{Line, Lines, Unreadable};
 use crate::messages;
@@ -12,9 +13,8 @@ use crate::output::Output;
 use crate::progress::Work;
 use crate::recipe;
 use crate::standard_output::print;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use isentrope_kernels::thread_count;
 use isentrope_reward::{Verdict, VerifierSettings};
 use rounds::Rounds;
 use row::Reader;
@@ -68,8 +68,7 @@ impl Grade {
         if let Some([gold, response]) = self.explain.as_deref() {
             return print(&explain::explain(&settings, gold, response)?);
         }
-        let flag = if self.threads.is_some() { "--threads: " } else { "" };
-        let threads = thread_count(self.threads).map_err(|e| anyhow!("{flag}{e}"))?;
+        let threads = device::threads(self.threads)?;
         let input = self.input.unwrap_or_default(); // there is one: clap has seen to it
         let mut lines = Lines::open(&input)?;
         let mut output = Output::create(self.out.as_deref())?;

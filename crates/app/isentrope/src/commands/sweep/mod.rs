@@ -32,7 +32,6 @@ use crate::standard_output::{print, print_fitted};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_files::{check_writable, is_locked, lock_directory, make_directory, names};
-use isentrope_kernels::thread_count;
 use isentrope_lab::run_files::VALUES;
 use isentrope_lab::seeds;
 use isentrope_train::settings::DeviceKind;
@@ -133,7 +132,7 @@ impl Sweep {
     /// Checks all runs and their states, and plans the rest.
     fn look(&self, runs: &[PlannedRun]) -> Result<(Progress, Schedule)> {
         let states = state::states(runs)?;
-        let threads = thread_count(self.threads).map_err(|e| anyhow!("--threads: {e}"))?;
+        let threads = device::threads(self.threads)?;
         if self.jobs == Some(0) {
             bail!("--jobs is 0: it must be at least 1");
         }
