@@ -4,7 +4,6 @@ use super::render::inline;
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant};
 use schemars::JsonSchema;
 use std::collections::HashMap;
-use std::fmt::Write;
 use toml::Value;
 
 /// Markdown that documents every key of a recipe of type `T`: one table of keys for each table of
@@ -43,10 +42,10 @@ impl Writer {
             self.first.clear();
         }
         if !name.is_empty() {
-            write!(self.text, "\n### `[{name}]`\n").expect("strings take everything");
+            self.text += &format!("\n### `[{name}]`\n");
         }
         if let Some(doc) = doc {
-            write!(self.text, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
+            self.text += &format!("\n{}\n", paragraphs(doc, "\n\n"));
         }
         match shape {
             Shape::Table(fields) => self.keys(name, None, fields, nesting),
@@ -59,7 +58,7 @@ impl Writer {
             Shape::AnyOf { tables, .. } => {
                 if let Some(first) = self.first_with(&format!("{tables:?}"), &format!("`[{name}]`"))
                 {
-                    write!(self.text, "\nForms as in {first}.\n").expect("strings take everything");
+                    self.text += &format!("\nForms as in {first}.\n");
                     return;
                 }
                 for table in tables {
@@ -73,9 +72,9 @@ impl Writer {
 
     /// One form of a table that has several.
     fn form(&mut self, name: &str, title: &str, variant: &Variant, nesting: Nesting) {
-        write!(self.text, "\n### `[{name}]` {title}\n").expect("strings take everything");
+        self.text += &format!("\n### `[{name}]` {title}\n");
         if let Some(doc) = &variant.doc {
-            write!(self.text, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
+            self.text += &format!("\n{}\n", paragraphs(doc, "\n\n"));
         }
         self.keys(name, Some(title), &variant.fields, nesting);
     }
@@ -94,8 +93,8 @@ impl Writer {
                 default(field),
                 self.meaning(name, form, field),
             ];
-            writeln!(self.text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
-                .expect("strings take everything");
+            let cells = cells.map(|cell| cell.replace('|', "\\|"));
+            self.text += &format!("| {} |\n", cells.join(" | "));
         }
         for field in fields {
             if let Some((name, shape)) = heading(name, field) {
@@ -123,8 +122,7 @@ impl Writer {
         let mut values = String::new();
         for Choice { name, doc } in choices(&field.shape) {
             if let Some(doc) = doc {
-                write!(values, "<br>`{name:?}`: {}", paragraphs(doc, " "))
-                    .expect("strings take everything");
+                values += &format!("<br>`{name:?}`: {}", paragraphs(doc, " "));
             }
         }
         if values.is_empty() {
