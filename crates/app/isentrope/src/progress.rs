@@ -39,17 +39,9 @@ pub struct Work {
 }
 
 impl Work {
-    /// Begins work on `total` items of `what`. With `hidden` nothing is shown.
-    pub fn new(what: &'static str, total: u64, hidden: bool) -> Self {
-        Self::start(what, Some(total), hidden)
-    }
-
-    /// Begins work on an unknown number of items of `what`.
-    pub fn uncounted(what: &'static str) -> Self {
-        Self::start(what, None, false)
-    }
-
-    fn start(what: &'static str, total: Option<u64>, hidden: bool) -> Self {
+    /// Begins work on `total` items of `what`, if their number is known. With `hidden` nothing is
+    /// shown.
+    pub fn new(what: &'static str, total: Option<u64>, hidden: bool) -> Self {
         let terminal = stderr().is_terminal();
         let target = if hidden || !terminal {
             ProgressDrawTarget::hidden()

@@ -230,7 +230,8 @@ fn drive(engine: &mut Engine<'_>, asked: Asked<'_>, display: &mut Display) -> Re
     let total = asked.prompts.len() * asked.samples;
     // The bar is hidden if text goes to the same terminal, because they would overwrite each
     // other.
-    let mut work = Work::new("responses", total as u64, !matches!(display, Display::Lines(_)));
+    let is_hidden = !matches!(display, Display::Lines(_));
+    let mut work = Work::new("responses", Some(total as u64), is_hidden);
     // Finished responses that wait for an earlier one, since lines go out in order.
     let mut waiting = BTreeMap::new();
     let (mut next, mut finished, mut tokens, mut entropy) = (0, 0u64, 0usize, 0.0f64);

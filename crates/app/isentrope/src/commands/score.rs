@@ -149,7 +149,7 @@ impl Score {
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
         let tokens: usize = items.iter().map(|i| i.tokens.len()).sum();
-        let mut work = Work::new("tokens", tokens as u64, false);
+        let mut work = Work::new("tokens", Some(tokens as u64), false);
         let (mut total, mut done, mut scored, mut entropy) = (Mismatch::default(), 0, 0, 0.0);
         let mut rest = &items[..];
         while !rest.is_empty() {

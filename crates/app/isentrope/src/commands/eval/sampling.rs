@@ -69,7 +69,7 @@ struct Watcher {
 
 impl Watcher {
     fn new(name: &str, responses: usize) -> Self {
-        let work = Work::new("responses", responses as u64, false);
+        let work = Work::new("responses", Some(responses as u64), false);
         Self { work, name: name.to_owned(), started: Instant::now() }
     }
 }

@@ -79,7 +79,7 @@ impl Grade {
 
         interrupt::wind_up_first("finishing the lines under way");
         let started = Instant::now();
-        let mut work = Work::uncounted("lines");
+        let mut work = Work::new("lines", None, false);
         let mut totals = Totals::default();
         loop {
             let read =
