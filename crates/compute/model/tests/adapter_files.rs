@@ -10,8 +10,10 @@ use isentrope_model::{Error, Layout, Model, ModelConfig, Packed, Result, Scores,
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -120,7 +122,7 @@ fn a_merged_checkpoint_is_the_adapter_within_rounding() {
         let (dir, base) = (adapter(name), base_of(&adapter(name)));
         let scratch = tempfile::tempdir().unwrap();
         let out = scratch.path().join("merged");
-        merge(&dir, &base, &out, None, u64::MAX).unwrap();
+        merge(&dir, &base, &out, None, u64::MAX, &|| false).unwrap();
         let expected = scores(&load(&dir, &base).unwrap());
         let merged = scores(&Model::load(&out, cpu()).unwrap());
         let plain = scores(&Model::load(&base, cpu()).unwrap());
@@ -130,9 +132,21 @@ fn a_merged_checkpoint_is_the_adapter_within_rounding() {
         };
         assert!(off(&merged) < 1e-4, "{name}: {}", off(&merged));
         assert!(off(&plain) > 0.1, "{name}: the adapter has no effect");
-        let refused = merge(&dir, &base, &out, None, u64::MAX).unwrap_err().to_string();
+        let refused = merge(&dir, &base, &out, None, u64::MAX, &|| false).unwrap_err().to_string();
         assert!(refused.ends_with("merged exists; name a new or an empty directory"), "{refused}");
     }
+}
+
+#[test]
+fn a_merge_that_is_asked_to_end_leaves_nothing_behind() {
+    let (dir, base) = (adapter("qwen3-qv"), base_of(&adapter("qwen3-qv")));
+    let scratch = tempfile::tempdir().unwrap();
+    let asked = Cell::new(0);
+    let stop = || asked.replace(asked.get() + 1) == 2;
+    let ended = merge(&dir, &base, &scratch.path().join("merged"), None, u64::MAX, &stop);
+    let Err(Error::File(isentrope_files::Error::Io { source, .. })) = ended else { panic!() };
+    assert_eq!((source.kind(), asked.get()), (ErrorKind::Interrupted, 3));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -141,7 +155,7 @@ fn a_merged_checkpoint_has_the_type_that_is_asked_for() {
     let scratch = tempfile::tempdir().unwrap();
     let numbers = |dtype: Option<WeightDtype>| {
         let out = scratch.path().join(format!("{dtype:?}"));
-        merge(&dir, &base, &out, dtype, u64::MAX).unwrap();
+        merge(&dir, &base, &out, dtype, u64::MAX, &|| false).unwrap();
         let json: Value =
             serde_json::from_slice(&fs::read(out.join("config.json")).unwrap()).unwrap();
         let model = Model::load(&out, cpu()).unwrap();
@@ -192,7 +206,7 @@ fn peft_loads_what_is_written() {
         let options = options(WeightDtype::F32, Some(&base));
         write_adapter_files(&out, &model, &config, options).unwrap();
         let merged = scratch.path().join("merged");
-        merge(&dir, &base, &merged, None, u64::MAX).unwrap();
+        merge(&dir, &base, &merged, None, u64::MAX, &|| false).unwrap();
         let run = std::process::Command::new(&python)
             .args(["-c", PEFT])
             .args([&base, &out, &merged])
@@ -444,7 +458,8 @@ fn damaged_weights_are_refused_with_file_and_tensor() {
         let refused = load(dir.path(), &base).err().unwrap().to_string();
         assert_eq!(refused, format!("{}: {what}", dir.path().join(WEIGHTS).display()));
         let out = dir.path().join("merged");
-        let refused = merge(dir.path(), &base, &out, None, u64::MAX).unwrap_err().to_string();
+        let refused =
+            merge(dir.path(), &base, &out, None, u64::MAX, &|| false).unwrap_err().to_string();
         assert!(refused.ends_with(&what) && !out.exists(), "{refused}");
     }
     // Files that are no longer what they were.

@@ -1,6 +1,7 @@
 //! `isentrope merge`: an adapter and its base as one checkpoint.
 
 use crate::adapters::{base_of, fingerprint, named_by, warn_of_companions};
+use crate::interrupt::{self, Interrupted};
 use crate::messages;
 use crate::progress::Download;
 use crate::run_directory::refuse_as_model;
@@ -86,7 +87,13 @@ impl Merge {
         config.check_base(&base, fingerprint)?;
         let started = Instant::now();
         let dtype = self.dtype.map(WeightDtype::from);
-        let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES)?;
+        interrupt::wind_up_quietly();
+        let stop = &interrupt::requested;
+        let merged = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES, stop);
+        if merged.is_err() && interrupt::requested() {
+            return Err(Interrupted { kept: "nothing has been written".into() }.into());
+        }
+        let dtype = merged?;
         warn_of_companions(&self.adapter, &base)?;
         ModelConfig::read(&base)?.remarks.iter().for_each(|remark| messages::note(remark));
         messages::say(&format!(

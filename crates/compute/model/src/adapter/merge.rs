@@ -3,28 +3,32 @@
 use super::AdapterConfig;
 use super::Rank;
 use super::files::{DIVERGED, PREFIX, open};
-use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::expect_tensors;
+use crate::{Error, Result};
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Writes the model directory `out`, in which each adapted weight is W + s B A. B A is summed in
 /// f64 in the order of the ranks; the result is rounded to f32, and then to `dtype`, if that is
 /// another: by default the widest type in the base's files. It does not depend on the number of
 /// threads. One tensor at a time is in memory. [`AdapterConfig::check_base`] compares the base.
-/// Returns the type.
+/// Returns the type. Leaves nothing behind where `stop` says, before a tensor, that the work is to
+/// end.
 ///
 /// # Errors
-/// As [`Model::load_adapter`](crate::Model::load_adapter) and [`write_checkpoint`].
+/// An [`Error::File`] of kind [`ErrorKind::Interrupted`] where `stop` ended the work; else as
+/// [`Model::load_adapter`](crate::Model::load_adapter) and [`write_checkpoint`].
 pub fn merge(
     adapter: &Path,
     base: &Path,
     out: &Path,
     dtype: Option<WeightDtype>,
     max_shard_bytes: u64,
+    stop: &dyn Fn() -> bool,
 ) -> Result<WeightDtype> {
     let config = AdapterConfig::read(adapter)?;
     let model = ModelConfig::read(base)?;
@@ -43,6 +47,9 @@ pub fn merge(
         let values = {
             let (name, shape) = (name.clone(), shape.clone());
             move || {
+                if stop() {
+                    return Err(Error::io(out, ErrorKind::Interrupted.into()));
+                }
                 let mut values = weights.read_f32(&name, &shape)?;
                 if let (Some((module, rank)), [outputs, inputs]) = (rank, &shape[..]) {
                     let read = |part: &str, shape: [usize; 2]| {
