@@ -11,11 +11,22 @@ use std::fmt;
 const COLLAPSED: f64 = 0.1;
 /// The policy has recovered above this share of the first entropy.
 const RECOVERED: f64 = 0.2;
+/// The entropy has exploded above this multiple of the first entropy, or of a target above that,
+/// and above this number of nats, since a policy may begin next to certain and learn to explore.
+const EXPLODED: f64 = 3.0;
+const UNCERTAIN: f64 = 1.0;
+/// The explosion is over below this multiple.
+const CALM: f64 = 2.0;
 /// The entropy is not held at a target if it is below this share of the target.
 const HELD: f64 = 0.9;
 /// The alarm is raised above this share of truncated responses, and is over below the next.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
+/// The policy has fallen apart if it solves nothing and the truncated share has risen by more than
+/// this since it last solved a problem.
+const JUMP: f64 = 0.5;
+/// The policy is worse than it was if it solves at most this share of the problems.
+const WORSE: f64 = 0.5;
 /// The share of groups without signal that counts as most, and the number of measured steps in a
 /// row that raises the alarm.
 const MOST: f64 = 0.5;
@@ -35,6 +46,8 @@ const WELL: u32 = 10;
 pub enum Kind {
     /// The entropy is below a tenth of the first measured one, and no target asks for that.
     Entropy,
+    /// The entropy is three times the first measured one, and no target asks for that.
+    Explosion,
     /// Nearly all responses are cut off.
     Truncation,
     /// Most groups have advantages of 0, in several measured steps in a row.
@@ -60,6 +73,10 @@ pub struct Alarm {
 pub struct Alarms {
     /// The first step that had an entropy above 0, and that entropy.
     first_entropy: Option<(u64, f64)>,
+    /// The first step in which a problem was solved, and the share of problems that were.
+    first_solved: Option<(u64, f64)>,
+    /// The last step in which a problem was solved, and the share of truncated responses in it.
+    last_solved: Option<(u64, f64)>,
     /// The first step that had an entropy of routers, and that entropy.
     first_router_entropy: Option<(u64, f64)>,
     /// Measured steps in a row in which most groups had no signal, and the first of them.
@@ -68,6 +85,7 @@ pub struct Alarms {
     /// The last measured steps.
     lengths: VecDeque<Lengths>,
     entropy: Watch,
+    explosion: Watch,
     truncation: Watch,
     signal: Watch,
     length: Watch,
@@ -118,8 +136,7 @@ impl Alarms {
     ) -> Vec<Alarm> {
         let measured = |name: &str| measured(name).filter(|value| value.is_finite());
         let remedies = Remedies::of(origin);
-        let remedy =
-            |of: fn(&Remedies) -> &'static str| remedies.as_ref().map(|all| of(all).to_owned());
+        let remedy = |of: Remedy| remedies.as_ref().map(|all| of(all).to_owned());
         let mut alarms = Vec::new();
         let mut say = |kind, what: String, remedy: Option<String>| {
             let text = [Some(what), remedy].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -146,15 +163,43 @@ impl Alarms {
                 });
                 say(Kind::Entropy, what, remedy);
             }
+            let base = target.map_or(first, |target| target.max(first));
+            let is_ill = entropy > EXPLODED * base && entropy > UNCERTAIN;
+            if self.explosion.rings(is_ill, entropy < CALM * base) {
+                let what = format!(
+                    "the entropy has exploded: {name} is {} nats, {} times the {} it was in step \
+                     {first_step}. Responses become noise.",
+                    fixed(entropy, 3),
+                    fixed(entropy / first, 1),
+                    fixed(first, 3)
+                );
+                say(Kind::Explosion, what, remedy(|of| of.explosion));
+            }
         }
         let truncated = measured("response/truncated");
         let out_of_turns = measured("response/out_of_turns");
         let limit = Limit::of_most(truncated, out_of_turns);
+        let solved = measured(SOLVED_NONE).map(|none| 1.0 - none);
+        if let Some(solved) = solved.filter(|solved| *solved > 0.0) {
+            self.first_solved.get_or_insert((step, solved));
+            self.last_solved = Some((step, truncated.unwrap_or(1.0)));
+        }
         if let Some(share) = truncated
             && self.truncation.rings(share > TRUNCATED, share <= ENDING)
         {
-            let what = format!("{} of the responses are {limit}.", whole_percent(share));
-            say(Kind::Truncation, what, limit.remedy(remedy(|of| of.truncation)));
+            let what = format!("{} of the responses are {limit}", whole_percent(share));
+            let before = self.last_solved.filter(|(_, before)| share - before > JUMP);
+            match before.filter(|_| solved == Some(0.0)) {
+                Some((last, before)) => {
+                    let what = format!(
+                        "the policy has fallen apart: {what}, and none solves its problem. In \
+                         step {last}, the last that solved one, {} were.",
+                        whole_percent(before)
+                    );
+                    say(Kind::Truncation, what, remedy(|of| of.ruin));
+                }
+                None => say(Kind::Truncation, what + ".", limit.remedy(remedy(|of| of.truncation))),
+            }
         }
         if let Some(share) = without_signal(&measured) {
             let is_most = share > MOST;
@@ -163,15 +208,15 @@ impl Alarms {
                 self.without_signal_since = step;
             }
             if self.signal.rings(self.without_signal >= PATIENCE, !is_most) {
+                let (cause, cure) = self.cause(&measured);
                 let what = format!(
                     "most groups have had no signal from step {} to step {step}, {} measurements \
-                     in a row, now {} of them: what their responses are worth is the same.{}",
+                     in a row, now {} of them: what their responses are worth is the same.{cause}",
                     self.without_signal_since,
                     self.without_signal,
-                    whole_percent(share),
-                    cause(&measured)
+                    whole_percent(share)
                 );
-                say(Kind::NoSignal, what, remedy(|of| of.signal));
+                say(Kind::NoSignal, what, remedy(cure));
             }
         }
         if let (Some(length), Some(truncated)) = (measured("response/length_mean"), truncated)
@@ -180,9 +225,11 @@ impl Alarms {
             let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
             let grows =
                 now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
-            // If nearly all are truncated, another alarm is raised, and this one is not.
+            // If nearly all are truncated or entropy explodes, another alarm is raised, and this
+            // one is not.
             let is_ill = grows && now.truncated >= MANY;
-            if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
+            let is_explained = self.truncation.is_said || self.explosion.is_said;
+            if self.length.rings(is_ill && !is_explained, !is_ill) {
                 let what = format!(
                     "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and \
                      {} of them are {limit}.",
@@ -221,6 +268,44 @@ impl Alarms {
             self.first_entropy.get_or_insert((step, entropy));
         }
         self.first_entropy
+    }
+
+    /// The reason why groups have no signal, if it is clear, and the settings to change.
+    fn cause(&self, measured: &impl Fn(&str) -> Option<f64>) -> (String, Remedy) {
+        let none = match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
+            (Some(all), Some(none)) if all > none => {
+                let text = format!(
+                    " The problems are too easy: {} of them are solved by all responses.",
+                    whole_percent(all)
+                );
+                return (text, |of| of.signal);
+            }
+            (Some(all), Some(none)) if none > all => none,
+            _ => return (String::new(), |of| of.signal),
+        };
+        match self.first_solved {
+            None => {
+                let text = " No response has solved a problem yet: the problems are too hard, or \
+                            the verifier misses right answers.";
+                (text.to_owned(), |of| of.unsolved)
+            }
+            Some((step, first)) if 1.0 - none <= WORSE * first => {
+                let text = format!(
+                    " The policy is worse than it was: {} of the problems are solved by no \
+                     response, {} were in step {step}.",
+                    whole_percent(none),
+                    whole_percent(1.0 - first)
+                );
+                (text, |of| of.ruin)
+            }
+            Some(_) => {
+                let text = format!(
+                    " The problems are too hard: {} of them are solved by no response.",
+                    whole_percent(none)
+                );
+                (text, |of| of.signal)
+            }
+        }
     }
 
     /// The last window of steps and the window before it; none until there are enough steps.
@@ -327,30 +412,17 @@ fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
     })
 }
 
-/// The reason why groups have no signal, if it is clear.
-fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
-    match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
-        (Some(all), Some(none)) if all > none => {
-            format!(
-                " The problems are too easy: {} of them are solved by all responses.",
-                whole_percent(all)
-            )
-        }
-        (Some(all), Some(none)) if none > all => {
-            format!(
-                " The problems are too hard: {} of them are solved by no response.",
-                whole_percent(none)
-            )
-        }
-        _ => String::new(),
-    }
-}
+/// Picks the settings to change.
+type Remedy = fn(&Remedies) -> &'static str;
 
 /// The settings to change.
 struct Remedies {
     entropy: &'static str,
+    explosion: &'static str,
+    ruin: &'static str,
     truncation: &'static str,
     signal: &'static str,
+    unsolved: &'static str,
     length: &'static str,
     router: &'static str,
 }
@@ -381,11 +453,20 @@ impl Remedies {
                       objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
                       spends it more slowly. What is spent does not come back: start again, or \
                       from a checkpoint before it.",
+            explosion: "Weaken what raises it (objective.entropy_bonus.coefficient, \
+                        objective.covariance, objective.methods) or lower \
+                        optimizer.learning_rate, and start again, or from an earlier checkpoint.",
+            ruin: "Its updates may have done that: lower optimizer.learning_rate, and \
+                   objective.entropy_bonus.coefficient if it is set, and start again, or from an \
+                   earlier checkpoint.",
             truncation: "Raise rollout.max_tokens, or let length cost something with \
                          reward.overlong.buffer; an environment's texts count, too. If the model \
                          never ends a response, look at data.template and rollout.stop.",
             signal: "Choose data that the model solves now and then, or raise rollout.responses; \
                      rollout.filter = true samples other problems in place of these.",
+            unsolved: "Read responses in rollouts/: if right answers are judged wrong, `isentrope \
+                       grade --explain ANSWER RESPONSE` says why; if none is right, choose data \
+                       that the model solves now and then, or raise rollout.responses.",
             length: "Let length cost something with reward.overlong.buffer, leave cut off \
                      responses out with reward.mask_truncated = true, or raise rollout.max_tokens.",
             router: "Balance the experts with router_aux_coefficient (objective, sft), or lower \

@@ -113,6 +113,74 @@ fn an_entropy_that_was_asked_for_is_no_collapse() {
 }
 
 #[test]
+fn an_explosion_of_entropy_is_said_once_until_it_is_over() {
+    // An entropy bonus that was too strong, on SmolLM2 and on countdown.
+    let rows = series("policy/entropy", &[1.955, 3.3, 4.9, 5.9, 7.8, 9.6]);
+    assert_eq!(said(&rows), [(4, Kind::Explosion)]);
+    says(
+        &alarms(&rows)[0].2,
+        &[
+            "policy/entropy is 5.900 nats, 3.0 times the 1.955 it was in step 1.",
+            "objective.entropy_bonus.coefficient",
+            "optimizer.learning_rate",
+            "earlier checkpoint",
+        ],
+    );
+    // A base model that looks for its format, one that begins next to certain, and a target.
+    assert_eq!(said(&series("policy/entropy", &[0.273, 0.587, 0.781, 0.2])), []);
+    assert_eq!(said(&series("policy/entropy", &[0.05, 0.4, 0.9])), []);
+    let asked = |target: f64| json!({"policy/entropy": 1.5, "entropy/target": target});
+    let start = json!({"policy/entropy": 0.4, "entropy/target": 0.4});
+    assert_eq!(said(&[start.clone(), asked(1.0)]), []);
+    assert_eq!(said(&[start, asked(0.4)]), [(2, Kind::Explosion)]);
+}
+
+/// A step with this share of problems that no response solves, and this share cut off.
+fn solving(none: f64, truncated: f64) -> Value {
+    json!({"reward/solved_none": none, "reward/solved_all": 0.0, "response/truncated": truncated,
+        "update/groups_without_signal": none})
+}
+
+#[test]
+fn updates_that_destroy_a_policy_are_named() {
+    // A learning rate of 0.01 on countdown.
+    let rows = [vec![solving(0.6875, 0.0)], vec![solving(1.0, 1.0); 5]].concat();
+    let all = alarms(&rows);
+    let [(2, Kind::Truncation, fallen), (5, Kind::NoSignal, worse)] = &all[..] else {
+        panic!("{all:?}")
+    };
+    says(
+        fallen,
+        &[
+            "the policy has fallen apart: 100 % of the responses are cut off",
+            "In step 1, the last that solved one, 0 % were.",
+            "lower optimizer.learning_rate",
+        ],
+    );
+    says(
+        worse,
+        &[
+            "worse than it was: 100 % of the problems are solved by no response, 69 % were in",
+            "lower optimizer.learning_rate",
+        ],
+    );
+    assert!(all.iter().all(|(.., text)| !text.contains("rollout.max_tokens")), "{all:?}");
+    assert!(all.iter().all(|(.., text)| !text.contains("too hard")), "{all:?}");
+    // Responses that have grown step by step are cut off because there is no more room.
+    let grown: Vec<Value> = [0.4, 0.7, 0.85].map(|cut| solving(0.5, cut)).into();
+    let text = &alarms(&[grown, vec![solving(1.0, 0.96)]].concat())[0].2;
+    assert!(text.contains("Raise rollout.max_tokens"), "{text}");
+}
+
+#[test]
+fn a_verifier_is_suspected_where_nothing_was_ever_solved() {
+    let text = &alarms(&vec![solving(1.0, 0.0); 5])[0].2;
+    says(text, &["or the verifier misses right answers", "rollouts/", "grade --explain"]);
+    let few = [vec![solving(0.9, 0.0)], vec![solving(0.91, 0.0); 4]].concat();
+    says(&alarms(&few)[0].2, &["too hard: 91 % of them", "rollout.filter"]);
+}
+
+#[test]
 fn responses_that_are_nearly_all_cut_off_are_said() {
     let rows = series("response/truncated", &[0.5, 0.9, 0.91, 0.99, 0.85, 0.95]);
     assert_eq!(said(&rows), [(3, Kind::Truncation)]);
