@@ -60,10 +60,11 @@ impl Watched {
 
     /// The likely cause of its being without effect in these updates, and the remedy.
     fn cause(&self, updates: &[Statistics]) -> &'static str {
+        let stays = updates.len() < 2 && updates.iter().all(|u| u.log_ratio_abs <= 0.0);
         if !self.is_in_gradient_share {
             "it has left out no token: all entropies are at or above its quantile, where equal \
              ones are all kept. Lower the fraction."
-        } else if self.is_idle_on_policy && updates.iter().all(|u| u.log_ratio_abs <= 0.0) {
+        } else if self.is_idle_on_policy && stays {
             "the policy was exactly the one that sampled in every update. Use more than one update \
              per rollout."
         } else if updates.iter().any(|update| self.touches(update)) {
@@ -125,10 +126,11 @@ impl Alarms {
                 Some(self.largest.map_or(statistics.cov_max, |l| l.max(statistics.cov_max)));
         }
         self.idle_steps = self.idle_steps.saturating_add(1);
-        (self.idle_steps == PATIENCE).then(|| self.message(settings))
+        (self.idle_steps == PATIENCE).then(|| self.message(settings, updates.len()))
     }
 
-    fn message(&self, settings: &Covariance) -> String {
+    /// The sentence for a step of this many updates.
+    fn message(&self, settings: &Covariance, updates: usize) -> String {
         let cause = match (settings.method, self.largest) {
             (_, None) => "the minibatches have no tokens.".into(),
             (Method::ClipCov, Some(largest)) if !self.selected && largest <= settings.low => {
@@ -145,7 +147,8 @@ impl Alarms {
                  objective.covariance.high, or objective.clip_low and objective.clip_high.",
                 settings.low, settings.high
             ),
-            (Method::KlCov, Some(_)) if !self.moved => {
+            // With several updates a policy that stays had no signal to learn from.
+            (Method::KlCov, Some(_)) if !self.moved && updates < 2 => {
                 "the policy was exactly the one that sampled in every update, where the penalty \
                  has no gradient. Use more than one update per rollout, or \
                  objective.covariance.method = \"clip-cov\"."
@@ -193,7 +196,8 @@ mod tests {
             (Method::ClipCov, vec![idle(0.25), idle(0.75)], ["0.7500", "from 1 to 5"]),
             (Method::ClipCov, vec![idle(7.0)], ["7.0000", "Widen"]),
             (Method::ClipCov, vec![], ["no tokens", ""]),
-            (Method::KlCov, vec![same], ["one update per rollout", ""]),
+            (Method::KlCov, vec![same.clone()], ["one update per rollout", ""]),
+            (Method::KlCov, vec![same.clone(), same], ["no gradient", "rewards differ within"]),
             (Method::KlCov, vec![moved], ["no gradient to change", ""]),
         ] {
             let [(5, told)] = &steps(method, &updates)[..] else { panic!("one is due") };
@@ -276,6 +280,18 @@ mod tests {
         let none = ObjectiveSettings::default();
         let mut alarms = Alarms::default();
         assert!((0..9).all(|_| alarms.after_step_of_methods(&none, &[idle(0.0)]).is_none()));
+    }
+
+    #[test]
+    fn a_policy_that_stays_in_several_updates_has_no_signal() {
+        let still = touched(&[("method/erc", 0.0)], 0.0, 0.0);
+        let mut alarms = Alarms::default();
+        let mut step = || {
+            alarms.after_step_of_methods(&with(r#"{ "erc": {} }"#), &[still.clone(), still.clone()])
+        };
+        let said = (0..5).find_map(|_| step()).unwrap();
+        assert!(said.contains("rewards differ within groups"), "{said}");
+        assert!(!said.contains("more than one update"), "{said}");
     }
 
     #[test]
