@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Estimator {
-    /// (r - group mean) / (group standard deviation + 1e-6) (arXiv:2402.03300).
+    /// (r - group mean) / (group standard deviation + 1e-6), its variance with n - 1
+    /// (arXiv:2402.03300).
     #[default]
     Grpo,
     /// r - group mean, undivided, so that easy and hard prompts weigh the same (Dr. GRPO,
@@ -18,10 +19,11 @@ pub enum Estimator {
     DrGrpo,
     /// r - mean of the group's other rewards (arXiv:2402.14740).
     Rloo,
-    /// r, then mean 0 and variance 1 over the tokens of all responses (arXiv:2501.03262).
+    /// r, then mean 0 and variance 1, with n - 1, over the tokens of all responses
+    /// (arXiv:2501.03262).
     #[serde(rename = "reinforce++")]
     ReinforcePlusPlus,
-    /// r - group mean, then mean 0 and variance 1 over the tokens of all responses
+    /// r - group mean, then mean 0 and variance 1, with n - 1, over the tokens of all responses
     /// (arXiv:2501.03262).
     #[serde(rename = "reinforce++-baseline")]
     ReinforcePlusPlusBaseline,
@@ -35,9 +37,9 @@ pub enum Estimator {
     /// advantages.
     #[serde(rename = "maxrl")]
     MaxRl,
-    /// (r - a quantile of the group's rewards) / (group standard deviation + 1e-6) (QAE,
-    /// arXiv:2509.22611); settings in `qae`. With rewards 0 and 1, prompts that are mostly failed
-    /// learn from right responses alone, the others from wrong ones alone.
+    /// (r - a quantile of the group's rewards) / (group standard deviation + 1e-6), its variance
+    /// with n - 1 (QAE, arXiv:2509.22611); settings in `qae`. With rewards 0 and 1, prompts that
+    /// are mostly failed learn from right responses alone, the others from wrong ones alone.
     Qae,
     /// An advantage for each token, from r and from the process rewards that a second model in
     /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in

@@ -178,7 +178,8 @@ struct GroupChange<'a> {
     accuracy: f64,
     /// The change of each response's mean entropy.
     changes: &'a [f64],
-    /// The covariance of log pi(y) and pi(y) A(y) over the responses y, if there are several.
+    /// The covariance of log pi(y) and pi(y) A(y) over the responses y, if there are several;
+    /// log pi(y) is the mean over the tokens of y.
     covariance: Option<f64>,
 }
 
