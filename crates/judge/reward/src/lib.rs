@@ -20,7 +20,7 @@ mod verifiers;
 
 pub use by_metric::ByMetric;
 pub use isentrope_code::{CodeSettings, Python, Tests, Verdict as CodeVerdict};
-pub use settings::{Error, Overlong, RewardSettings, overlong_penalty};
+pub use settings::{Overlong, RewardSettings, overlong_penalty};
 pub use verdict::{Item, Judgement, Verdict, Verifier, in_threads};
 pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weighted};
 pub use verifiers::command::VerifierError;

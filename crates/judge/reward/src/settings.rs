@@ -1,5 +1,6 @@
 //! The recipe's table `[reward]`.
 
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,41 +39,23 @@ impl Default for Overlong {
     }
 }
 
-/// A setting of `[reward]` is out of range.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("reward.{key} is {value}: {expected}")]
-pub struct Error {
-    /// The setting, below `reward`.
-    pub key: String,
-    /// Its value.
-    pub value: String,
-    /// The requirement that it breaks.
-    pub expected: String,
-}
-
 impl RewardSettings {
     /// Checks every setting against the longest response, in tokens.
     ///
     /// # Errors
     /// [`Error`] naming the first that is out of range.
     pub fn check(&self, max_tokens: usize) -> Result<(), Error> {
-        isentrope_settings::check("", self)?;
-        self.verifier.check("verifier")?;
+        isentrope_settings::check("reward", self)?;
+        self.verifier.check()?;
         let Overlong { buffer, .. } = self.overlong;
         if buffer > max_tokens {
             return Err(Error {
-                key: "overlong.buffer".into(),
+                key: "reward.overlong.buffer".into(),
                 value: buffer.to_string(),
                 expected: format!("it must be at most the longest response, {max_tokens} tokens"),
             });
         }
         Ok(())
-    }
-}
-
-impl From<isentrope_settings::Error> for Error {
-    fn from(isentrope_settings::Error { key, value, expected }: isentrope_settings::Error) -> Self {
-        Self { key, value, expected }
     }
 }
 
@@ -114,9 +97,9 @@ mod tests {
         };
         assert_eq!(RewardSettings::default().check(1), Ok(()));
         assert_eq!(with(8, 1.0).check(8), Ok(()));
-        assert_eq!(with(9, 1.0).check(8).unwrap_err().key, "overlong.buffer");
+        assert_eq!(with(9, 1.0).check(8).unwrap_err().key, "reward.overlong.buffer");
         for factor in [-1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(with(0, factor).check(8).unwrap_err().key, "overlong.factor");
+            assert_eq!(with(0, factor).check(8).unwrap_err().key, "reward.overlong.factor");
         }
     }
 

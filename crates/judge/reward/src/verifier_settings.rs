@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
 use crate::verifiers::Spec;
-use crate::{Error, Item, Single, Verifier, VerifierError, VerifierName};
+use crate::{Item, Single, Verifier, VerifierError, VerifierName};
+
+/// The recipe's key, for messages.
+const KEY: &str = "reward.verifier";
 
 /// Which verifier judges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,12 +81,12 @@ impl Default for VerifierSettings {
 }
 
 impl VerifierSettings {
-    /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
+    /// Checks what ranges do not say.
     ///
     /// # Errors
     /// [`Error`] naming the first thing that is wrong.
-    pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
-        self.choices(key).into_iter().try_for_each(|(key, combined)| combined.check(&key))
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.choices().into_iter().try_for_each(|(key, combined)| combined.check(&key))
     }
 
     /// Makes the verifier, and with it the processes of commands.
@@ -91,7 +95,7 @@ impl VerifierSettings {
     /// When a command cannot be started.
     pub fn build(&self) -> Result<Box<dyn Verifier>, VerifierError> {
         let mut built = Vec::new();
-        for (key, combined) in self.choices("reward.verifier") {
+        for (key, combined) in self.choices() {
             built.push(combined.build(&key)?);
         }
         Ok(match self {
@@ -173,16 +177,16 @@ impl VerifierSettings {
         self.specs().any(|spec| spec.judges_groups())
     }
 
-    /// The choices, each with its key below the key of all.
-    fn choices(&self, key: &str) -> Vec<(String, &Combined)> {
+    /// The choices, each with its key.
+    fn choices(&self) -> Vec<(String, &Combined)> {
         match self {
-            Self::All(combined) => vec![(key.to_owned(), combined)],
+            Self::All(combined) => vec![(KEY.to_owned(), combined)],
             Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
                 let named = by_data_source.iter().map(|(source, combined)| {
-                    (format!("{key}.by_data_source.{source:?}"), combined)
+                    (format!("{KEY}.by_data_source.{source:?}"), combined)
                 });
                 named
-                    .chain(otherwise.iter().map(|combined| (format!("{key}.otherwise"), combined)))
+                    .chain(otherwise.iter().map(|combined| (format!("{KEY}.otherwise"), combined)))
                     .collect()
             }
         }
@@ -190,7 +194,7 @@ impl VerifierSettings {
 
     /// The settings of all verifiers that are not made of others.
     fn specs(&self) -> impl Iterator<Item = Box<dyn Spec>> {
-        self.choices("").into_iter().flat_map(|(_, combined)| combined.parts()).map(Single::spec)
+        self.choices().into_iter().flat_map(|(_, combined)| combined.parts()).map(Single::spec)
     }
 
     /// The settings of the verifiers of a data source's problems; none for a source without one.
@@ -366,23 +370,23 @@ mod tests {
             ("timeout_s", json!({"command": ["a"], "timeout_s": 1e300})),
             ("startup_s", json!({"command": ["a"], "startup_s": -1})),
         ] {
-            assert_eq!(key(value.clone()), format!("verifier.{name}"));
+            assert_eq!(key(value.clone()), format!("{KEY}.{name}"));
             let part = json!({"verifier": value, "weight": 1});
             let sum = json!({"weighted": [{"verifier": "math", "weight": 1}, part]});
-            assert_eq!(key(sum.clone()), format!("verifier.weighted.1.verifier.{name}"));
+            assert_eq!(key(sum.clone()), format!("{KEY}.weighted.1.verifier.{name}"));
             let sources = json!({"by_data_source": {"a": "math", "b": sum}});
             assert_eq!(
                 key(sources),
-                format!("verifier.by_data_source.\"b\".weighted.1.verifier.{name}")
+                format!("{KEY}.by_data_source.\"b\".weighted.1.verifier.{name}")
             );
             assert_eq!(
                 key(json!({"by_data_source": {}, "otherwise": value})),
-                format!("verifier.otherwise.{name}")
+                format!("{KEY}.otherwise.{name}")
             );
         }
-        assert_eq!(key(json!({"weighted": []})), "verifier.weighted");
+        assert_eq!(key(json!({"weighted": []})), "reward.verifier.weighted");
         let part = Part { verifier: Single::BuiltIn(VerifierName::Math), weight: f64::INFINITY };
         let sum = VerifierSettings::All(Combined::Weighted(Weighted { weighted: vec![part] }));
-        assert_eq!(sum.check("verifier").unwrap_err().key, "verifier.weighted.0.weight");
+        assert_eq!(sum.check().unwrap_err().key, "reward.verifier.weighted.0.weight");
     }
 }

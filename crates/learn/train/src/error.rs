@@ -14,9 +14,6 @@ pub enum Error {
     /// The run cannot go on.
     #[error("{0}")]
     Run(String),
-    /// The rewards' settings are wrong.
-    #[error(transparent)]
-    Reward(#[from] isentrope_reward::Error),
     /// The model failed.
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),

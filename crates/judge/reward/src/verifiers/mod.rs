@@ -11,6 +11,7 @@ pub mod math;
 mod none;
 mod python;
 
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,14 +21,14 @@ pub use command::{CommandSettings, QuestionBatch, WorkerSettings};
 pub use math::MathSettings;
 pub use python::{Argument, PYTHON_COMMON, PythonSettings, launch_in_jail};
 
-use crate::{Error, Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 
 /// A verifier as a recipe sets it.
 pub(crate) trait Spec {
     /// Makes the verifier. `key` is the recipe's key and `value` what it has there, for messages.
     fn build(&self, key: &str, value: &str) -> Result<Box<dyn Verifier>, VerifierError>;
 
-    /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
+    /// Checks what ranges do not say; `key` is the recipe's key, for messages.
     fn check(&self, _key: &str) -> Result<(), Error> {
         Ok(())
     }

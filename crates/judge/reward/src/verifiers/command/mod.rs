@@ -31,11 +31,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use isentrope_code::{Slots, in_order};
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
-use crate::{Error, Item, Judgement, Verifier};
+use crate::{Item, Judgement, Verifier};
 use protocol::Question;
 use worker::Past;
 

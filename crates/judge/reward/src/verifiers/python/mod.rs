@@ -8,13 +8,14 @@ pub use jail::launch as launch_in_jail;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Spec;
 use super::command::{CommandVerifier, Launch, QuestionBatch, WorkerSettings, Workers};
-use crate::{Error, Verifier, VerifierError};
+use crate::{Verifier, VerifierError};
 
 /// Python code that stands before the programs that call functions and classes of the user: where
 /// they read and write, and how they load a file.
