@@ -110,7 +110,6 @@ impl Python {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
     use std::fs;

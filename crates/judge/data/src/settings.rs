@@ -257,7 +257,6 @@ impl DataSettings {
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn paths_need_not_be_utf_8() {
         use std::os::unix::ffi::OsStringExt;

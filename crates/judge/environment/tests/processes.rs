@@ -1,5 +1,4 @@
 //! Environments of the user's own, run by the Python of this machine.
-#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use std::fs;

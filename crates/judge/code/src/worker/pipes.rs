@@ -1,8 +1,13 @@
 //! The standard streams of a jail's server, read and written with a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Most bytes per read: the capacity of a pipe.
 const CHUNK: usize = 1 << 16;
@@ -23,9 +28,9 @@ impl Pipes {
     pub fn new(
         (stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr),
     ) -> io::Result<Self> {
-        system::do_not_wait(&stdin)?;
-        system::do_not_wait(&stdout)?;
-        system::do_not_wait(&stderr)?;
+        do_not_wait(&stdin)?;
+        do_not_wait(&stdout)?;
+        do_not_wait(&stderr)?;
         Ok(Self { stdin, stdout, stderr, outgoing: Vec::new(), written: 0, chunk: vec![0; CHUNK] })
     }
 
@@ -60,7 +65,7 @@ impl Pipes {
             self.flush()?;
             let now = Instant::now();
             let writes = self.written < self.outgoing.len();
-            if !system::wait(
+            if !wait(
                 &self.stdout,
                 writes.then_some(&self.stdin),
                 deadline.saturating_duration_since(now),
@@ -88,54 +93,22 @@ impl Pipes {
     }
 }
 
-#[cfg(unix)]
-mod system {
-    use std::io;
-    use std::os::fd::AsFd;
-    use std::process::{ChildStdin, ChildStdout};
-    use std::time::Duration;
-
-    use nix::errno::Errno;
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
-    pub fn do_not_wait(stream: &impl AsFd) -> io::Result<()> {
-        let flags = OFlag::from_bits_retain(fcntl(stream, FcntlArg::F_GETFL)?);
-        fcntl(stream, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(())
-    }
-
-    /// Whether something can be read or written within this time.
-    pub fn wait(
-        output: &ChildStdout,
-        input: Option<&ChildStdin>,
-        time: Duration,
-    ) -> io::Result<bool> {
-        let mut streams = vec![PollFd::new(output.as_fd(), PollFlags::POLLIN)];
-        streams.extend(input.map(|input| PollFd::new(input.as_fd(), PollFlags::POLLOUT)));
-        // The time is rounded up, because poll would not wait at all with less than a millisecond.
-        let timeout =
-            PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
-        match poll(&mut streams, timeout) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::EINTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
+fn do_not_wait(stream: &impl AsFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(stream, FcntlArg::F_GETFL)?);
+    fcntl(stream, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
 }
 
-#[cfg(not(unix))]
-mod system {
-    use std::io::{self, ErrorKind};
-    use std::process::{ChildStdin, ChildStdout};
-    use std::time::Duration;
-
-    /// There are no jails on such systems, and so none of these streams.
-    pub fn do_not_wait<T>(_: &T) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    pub fn wait(_: &ChildStdout, _: Option<&ChildStdin>, _: Duration) -> io::Result<bool> {
-        Err(ErrorKind::Unsupported.into())
+/// Whether something can be read or written within this time.
+fn wait(output: &ChildStdout, input: Option<&ChildStdin>, time: Duration) -> io::Result<bool> {
+    let mut streams = vec![PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+    streams.extend(input.map(|input| PollFd::new(input.as_fd(), PollFlags::POLLOUT)));
+    // The time is rounded up, because poll would not wait at all with less than a millisecond.
+    let timeout =
+        PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+    match poll(&mut streams, timeout) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
