@@ -1,6 +1,6 @@
 //! The recipe's table `[environment]`.
 
-use isentrope_reward::VerifierError;
+use isentrope_reward::{VerifierError, place_and_name};
 use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -250,13 +250,7 @@ impl ToolsSettings {
 impl PythonSettings {
     /// The file, and the name of the class in it.
     pub(crate) fn parts(&self) -> Option<(&str, &str)> {
-        let is_name = |text: &str| {
-            text.chars().all(|c| c.is_alphanumeric() || c == '_')
-                && text.starts_with(|c: char| !c.is_ascii_digit())
-        };
-        let (file, class) = self.python.rsplit_once(':')?;
-        (file.len() > ".py".len() && file.ends_with(".py") && is_name(class))
-            .then_some((file, class))
+        place_and_name(&self.python).filter(|(place, _)| place.ends_with(".py"))
     }
 }
 

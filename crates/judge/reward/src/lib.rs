@@ -26,5 +26,6 @@ pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weig
 pub use verifiers::command::VerifierError;
 pub use verifiers::{
     Argument, CodeVerifierSettings, CommandSettings, MathSettings, PYTHON_COMMON, PythonSettings,
-    QuestionBatch, Single, VerifierName, WorkerSettings, command, countdown, launch_in_jail, math,
+    QuestionBatch, Single, VerifierName, WorkerSettings, command, countdown, launch_shim, math,
+    place_and_name,
 };

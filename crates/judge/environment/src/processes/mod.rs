@@ -7,7 +7,6 @@
 mod protocol;
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use isentrope_data::Problem;
 use isentrope_reward::command::{
     Greeting, HELLO, Launch, Misconduct, WATCHED, Worker, greeting, one_line, with_last_words,
 };
-use isentrope_reward::{PYTHON_COMMON, VerifierError, launch_in_jail};
+use isentrope_reward::{PYTHON_COMMON, VerifierError, launch_shim};
 use serde_json::{Value, json};
 
 use self::protocol::{Answer, Asked};
@@ -68,24 +67,12 @@ impl Processes {
     /// When it cannot be used, with the reason.
     pub fn of_class(settings: &PythonSettings) -> Result<Self, VerifierError> {
         let PythonSettings { python, interpreter, sandbox, processes, limits } = settings;
-        let error = |problem: String| error("python", format!("{python:?}"), problem, None);
+        let value = format!("{python:?}");
         let (file, class) = settings.parts().unwrap_or((python, ""));
-        if !Path::new(file).is_file() {
-            let here = std::env::current_dir().unwrap_or_default();
-            return Err(error(format!("there is no file {file} in {}", here.display())));
-        }
         let (shim, longest) = (format!("{PYTHON_COMMON}{SHIM}"), protocol::LONGEST.to_string());
-        let launch = if *sandbox {
-            // In a jail the current directory is another one.
-            let file = std::path::absolute(file).unwrap_or_else(|_| file.into());
-            let arguments = ["-c", &shim, &*file.to_string_lossy(), class, &longest, "apart"];
-            launch_in_jail(interpreter, &arguments, Some(&file)).map_err(error)?
-        } else {
-            Launch::Shim(
-                [interpreter, "-c", &shim, file, class, &longest].map(str::to_owned).to_vec(),
-            )
-        };
-        Self::start(launch, processes, limits, ("python", &format!("{python:?}")))
+        let launch = launch_shim(interpreter, *sandbox, &shim, file, &[class, &longest])
+            .map_err(|problem| error("python", value.clone(), problem, None))?;
+        Self::start(launch, processes, limits, ("python", &value))
     }
 
     /// Starts an environment that is a program.

@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use code::CodeVerifierSettings;
 pub use command::{CommandSettings, QuestionBatch, WorkerSettings};
 pub use math::MathSettings;
-pub use python::{Argument, PYTHON_COMMON, PythonSettings, launch_in_jail};
+pub use python::{Argument, PYTHON_COMMON, PythonSettings, launch_shim, place_and_name};
 
 use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 

@@ -3,8 +3,6 @@
 
 mod jail;
 
-pub use jail::launch as launch_in_jail;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -82,67 +80,25 @@ fn default_interpreter() -> String {
     "python3".into()
 }
 
-impl PythonSettings {
-    /// The file or the module, and the name of the function.
-    fn parts(&self) -> Option<(&str, &str)> {
-        let is_name = |text: &str| {
-            text.chars().all(|c| c.is_alphanumeric() || c == '_')
-                && text.starts_with(|c: char| !c.is_ascii_digit())
-        };
-        let (place, function) = self.python.rsplit_once(':')?;
-        let is_place = is_file(place) || place.split('.').all(is_name);
-        (is_place && is_name(function)).then_some((place, function))
-    }
-
-    /// The file that the function is in; none of a module.
-    pub fn file(&self) -> Option<&str> {
-        self.parts().map(|(place, _)| place).filter(|place| is_file(place))
-    }
-
-    /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
-    ///
-    /// # Errors
-    /// When there is no such file.
-    fn start_with(&self, key: &str) -> Result<Workers, VerifierError> {
-        let (place, function) = self.parts().unwrap_or((&self.python, ""));
+impl Spec for PythonSettings {
+    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        let (place, function) = place_and_name(&self.python).unwrap_or((&self.python, ""));
         let arguments =
             serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
         let batch = match self.processes.batch {
             QuestionBatch::Response => "response",
             QuestionBatch::Group => "group",
         };
-        let mut workers = Workers {
-            key: format!("{key}.python"),
-            value: format!("{:?}", self.python),
-            launch: Launch::Shim(
-                [&self.interpreter, "-c", SHIM, place, function, &arguments, batch]
-                    .map(str::to_owned)
-                    .to_vec(),
-            ),
-            settings: self.processes.clone(),
-        };
-        let file = self.file().map(Path::new);
-        if let Some(file) = file.filter(|file| !file.is_file()) {
-            let here = std::env::current_dir().unwrap_or_default();
-            let problem = format!("there is no file {} in {}", file.display(), here.display());
-            return Err(workers.error(problem, None));
+        let (key, value) = (format!("{key}.python"), format!("{:?}", self.python));
+        let arguments = [function, &arguments, batch];
+        match launch_shim(&self.interpreter, self.sandbox, SHIM, place, &arguments) {
+            Ok(launch) => {
+                let settings = self.processes.clone();
+                let workers = Workers { key, value, launch, settings };
+                Ok(Box::new(CommandVerifier::start(workers)?))
+            }
+            Err(problem) => Err(VerifierError { key, value, problem, stderr: None }),
         }
-        if self.sandbox {
-            // In a jail the current directory is another one.
-            let file =
-                file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
-            let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
-            let arguments = ["-c", SHIM, &*place, function, &arguments, batch, "apart"];
-            workers.launch = launch_in_jail(&self.interpreter, &arguments, file.as_deref())
-                .map_err(|problem| workers.error(problem, None))?;
-        }
-        Ok(workers)
-    }
-}
-
-impl Spec for PythonSettings {
-    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
-        Ok(Box::new(CommandVerifier::start(self.start_with(key)?)?))
     }
 
     fn check(&self, key: &str) -> Result<(), Error> {
@@ -150,7 +106,7 @@ impl Spec for PythonSettings {
             let (key, value) = (format!("{key}.{name}"), format!("{value:?}"));
             Err(Error { key, value, expected: expected.into() })
         };
-        if self.parts().is_none() {
+        if place_and_name(&self.python).is_none() {
             let expected =
                 "it must be a file and a function in it, such as \"reward.py:compute_score\"";
             return wrong("python", &self.python, expected);
@@ -170,12 +126,55 @@ impl Spec for PythonSettings {
     }
 
     fn files(&self) -> Vec<String> {
-        self.file().map(str::to_owned).into_iter().collect()
+        let file = place_and_name(&self.python).filter(|(place, _)| is_file(place));
+        file.map(|(file, _)| file.to_owned()).into_iter().collect()
     }
 
     fn takes_columns(&self) -> bool {
         true
     }
+}
+
+/// The place and the name of a function or class, as "reward.py:compute_score" has them. The place
+/// is a file or a module.
+pub fn place_and_name(text: &str) -> Option<(&str, &str)> {
+    let is_name = |text: &str| {
+        text.chars().all(|c| c.is_alphanumeric() || c == '_')
+            && text.starts_with(|c: char| !c.is_ascii_digit())
+    };
+    let (place, name) = text.rsplit_once(':')?;
+    let is_place = is_file(place) || place.split('.').all(is_name);
+    (is_place && is_name(name)).then_some((place, name))
+}
+
+/// The launch of a Python that runs a shim in front of a function or class of the user, which is in
+/// `place`. The shim gets the place and these arguments, and in a sandbox the word `apart` behind
+/// them.
+///
+/// # Errors
+/// When there is no such file, no sandbox or no such interpreter, as a sentence without a full
+/// stop.
+pub fn launch_shim(
+    interpreter: &str,
+    sandbox: bool,
+    shim: &str,
+    place: &str,
+    arguments: &[&str],
+) -> Result<Launch, String> {
+    let file = is_file(place).then(|| Path::new(place));
+    if file.is_some_and(|file| !file.is_file()) {
+        let here = std::env::current_dir().unwrap_or_default();
+        return Err(format!("there is no file {place} in {}", here.display()));
+    }
+    if !sandbox {
+        let command = [&[interpreter, "-c", shim, place][..], arguments].concat();
+        return Ok(Launch::Shim(command.into_iter().map(str::to_owned).collect()));
+    }
+    // In a jail the current directory is another one.
+    let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
+    let arguments = [&["-c", shim, &*place][..], arguments, &["apart"]].concat();
+    jail::launch(interpreter, &arguments, file.as_deref())
 }
 
 fn is_file(place: &str) -> bool {
