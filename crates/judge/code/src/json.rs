@@ -19,12 +19,12 @@ pub enum ReadError {
 /// Reads JSON with at most `most` values and keys, because these take far more memory than their
 /// text.
 pub fn read(text: &str, most: usize) -> Result<Value, ReadError> {
-    let (signs, is_large) = scan(text);
+    let (signs, large) = scan(text);
     if signs > most {
         return Err(ReadError::TooMany(most));
     }
     let value = serde_json::from_str(text)?;
-    if is_large { Err(ReadError::Large) } else { Ok(value) }
+    if large.is_some() { Err(ReadError::Large) } else { Ok(value) }
 }
 
 /// About how many values and keys a JSON text has, counted by the characters that precede one.
@@ -32,11 +32,16 @@ pub fn size(text: &str) -> usize {
     scan(text).0
 }
 
-/// The number of characters in a JSON text that precede a value or a key, and whether it has an
-/// integer beyond 64 bits.
-fn scan(text: &str) -> (usize, bool) {
+/// The first integer in a JSON text that a [`Value`] would round.
+pub fn large_integer(text: &str) -> Option<&str> {
+    scan(text).1
+}
+
+/// The number of characters in a JSON text that precede a value or a key, and its first integer
+/// beyond 64 bits.
+fn scan(text: &str) -> (usize, Option<&str>) {
     let bytes = text.as_bytes();
-    let (mut signs, mut is_large, mut at) = (0, false, 0);
+    let (mut signs, mut large, mut at) = (0, None, 0);
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => at = end_of_string(bytes, at),
@@ -44,7 +49,7 @@ fn scan(text: &str) -> (usize, bool) {
                 let is_part =
                     |b: &u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
                 let length = bytes[at..].iter().take_while(|b| is_part(b)).count();
-                is_large |= is_beyond(&text[at..at + length]);
+                large = large.or(Some(&text[at..at + length]).filter(|token| is_beyond(token)));
                 at += length;
             }
             _ => {
@@ -53,7 +58,7 @@ fn scan(text: &str) -> (usize, bool) {
             }
         }
     }
-    (signs, is_large)
+    (signs, large)
 }
 
 /// The place behind a string that starts at `start`.

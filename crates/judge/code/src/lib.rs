@@ -27,6 +27,7 @@ mod worker;
 pub use batch::{Judge, JudgeError, in_order};
 pub use forms::Tests;
 pub use interpreter::{Cell, Interpreter};
+pub use json::large_integer;
 pub use python::Python;
 pub use response::program;
 pub use settings::{CodeSettings, Score};

@@ -10,6 +10,7 @@
 //! The first two may stand several times. Reasoning up to the last `</think>` holds no calls. Marks
 //! within the JSON of the first two belong to the call.
 
+use isentrope_code::large_integer;
 use serde_json::{Map, Value};
 
 /// The special token of Llama 3 that begins a turn of code, or of a call in JSON.
@@ -177,31 +178,9 @@ fn read(json: &str) -> Result<Call, String> {
 
 /// Refuses whole numbers of valid JSON that 64 bits cannot hold: they would be rounded.
 fn check_integers(json: &str) -> Result<(), String> {
-    let (mut is_text, mut is_escaped) = (false, false);
-    let mut beside_texts = String::new();
-    for c in json.chars() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => is_text = !is_text,
-            _ if !is_text => beside_texts.push(c),
-            _ => {}
-        }
-    }
-    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
-    let is_too_large = |word: &&str| {
-        word.ends_with(|c: char| c.is_ascii_digit())
-            && !word.contains(['.', 'e', 'E'])
-            && word.parse::<u64>().is_err()
-            && word.parse::<i64>().is_err()
-    };
-    match beside_texts.split(|c| !is_of_number(c)).find(is_too_large) {
-        Some(number) => {
-            let start: String = number.chars().take(40).collect();
-            Err(format!("the number {start} is too large: write it as a text"))
-        }
-        None => Ok(()),
-    }
+    let Some(number) = large_integer(json) else { return Ok(()) };
+    let start: String = number.chars().take(40).collect();
+    Err(format!("the number {start} is too large: write it as a text"))
 }
 
 fn call(value: Value) -> Result<Call, String> {
