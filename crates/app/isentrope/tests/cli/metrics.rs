@@ -4,8 +4,7 @@ use crate::program::{Scratch, isentrope, page, parse_lines, stdout_of, text};
 use crate::text_model::{VOCABULARY, text_model};
 use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_objective::Discernment;
-use isentrope_reward::countdown::Countdown;
-use isentrope_reward::{CodeVerdict, Item};
+use isentrope_reward::{CodeVerdict, Item, VerifierName};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -98,7 +97,7 @@ fn documented_names_are_those_that_are_written() {
     assert!(trained == tuned && tuned != after, "{trained} {tuned} {after}");
     // A model that has learnt nothing writes no step that could be counted.
     let item = Item { ground_truth: &problem["answer"], ..Item::default() };
-    for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
+    for name in VerifierName::Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
     }
     // Nothing failed in these evaluations.

@@ -23,8 +23,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Spec;
-use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
+use super::{Spec, VerifierName};
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError};
 
 /// An operation on non-negative integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -148,13 +148,12 @@ impl Challenge {
     }
 }
 
-/// The verifier of the task.
-#[derive(Clone, Copy, Debug)]
-pub struct Countdown;
+/// The verifier of the task, which has no settings.
+pub(crate) struct Countdown;
 
 impl Spec for Countdown {
     fn build(&self, _key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
-        Ok(Box::new(*self))
+        Ok(Box::new(VerifierName::Countdown))
     }
 
     fn claims(&self, ground_truth: &Value) -> bool {
@@ -166,19 +165,6 @@ impl Spec for Countdown {
     }
 
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
-        Self::verify(self, item, response)
-    }
-}
-
-impl Verifier for Countdown {
-    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        Ok(in_threads(batch, |item, response| self.verify(item, response)))
-    }
-}
-
-impl Countdown {
-    /// Judges the text of a response.
-    pub fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
         let challenge = match Challenge::from_value(item.ground_truth) {
             Ok(challenge) => challenge,
             Err(reason) => return Judgement::new(Verdict::Fault, None, reason),
