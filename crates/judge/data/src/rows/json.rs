@@ -4,7 +4,9 @@
 //! times their bytes. JSON lines in a .json file are read as such.
 
 use std::io::{self, BufRead, Cursor, Read};
-use std::ops::Range;
+use std::iter::Zip;
+use std::ops::{Range, RangeFrom};
+use std::vec::IntoIter;
 
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
@@ -23,7 +25,7 @@ const MAX_ARRAY: usize = 1 << 30;
 /// The rows of a document.
 pub(super) enum Document {
     Items(Items),
-    Rows(std::vec::IntoIter<Row>),
+    Rows(Zip<RangeFrom<usize>, IntoIter<Row>>),
     Lines(Lines),
 }
 
@@ -45,7 +47,7 @@ impl Document {
             reader.consume(3);
         }
         match peek(&mut *reader)? {
-            None => Ok(Self::Rows(Vec::new().into_iter())),
+            None => Ok(Self::Rows((1..).zip(Vec::new()))),
             Some(b'[') => Items::open(reader, MAX_ARRAY).map(Self::Items),
             Some(_) => Self::object(reader),
         }
@@ -68,7 +70,16 @@ impl Document {
         }
         let object =
             parse(without_mark(&text), "file", MAX_DOCUMENT_SIGNS).map_err(Failure::Document)?;
-        Ok(Self::Rows(rows_of(object).into_iter()))
+        Ok(Self::Rows((1..).zip(rows_of(object))))
+    }
+
+    /// Reads the next row with its number. An inner error is the row's defect.
+    pub(super) fn next(&mut self) -> io::Result<Option<(usize, Result<Row, String>)>> {
+        Ok(match self {
+            Self::Items(items) => items.next().map(|row| (items.number, row)),
+            Self::Rows(rows) => rows.next().map(|(number, row)| (number, Ok(row))),
+            Self::Lines(lines) => lines.next()?.map(|row| (lines.number, row)),
+        })
     }
 }
 
@@ -113,7 +124,7 @@ pub(super) struct Items {
     /// Place of the opening bracket or comma before the next item, or of the closing bracket.
     place: usize,
     /// Number of the latest item, from 1.
-    pub(super) number: usize,
+    number: usize,
 }
 
 impl Items {
@@ -134,7 +145,7 @@ impl Items {
     }
 
     /// Reads the next item. An error is the item's defect; reading can go on.
-    pub(super) fn next(&mut self) -> Option<Result<Row, String>> {
+    fn next(&mut self) -> Option<Result<Row, String>> {
         let item = self.find().expect("the array was found whole when it was opened")?;
         Some(if item.len() > MAX_ROW {
             Err(format!("the item is longer than {} MiB", MAX_ROW >> 20))
@@ -200,22 +211,12 @@ mod tests {
             Err(Failure::Io(error)) => panic!("{error}"),
         };
         let mut rows = Vec::new();
-        loop {
-            let row = match &mut document {
-                Document::Items(items) => Ok(items.next()),
-                Document::Rows(rows) => Ok(rows.next().map(Ok)),
-                Document::Lines(lines) => lines.next(),
-            };
-            match row {
-                Ok(None) => return rows,
-                Ok(Some(Ok(row))) => rows.push(Value::from(row).to_string()),
-                Ok(Some(Err(what))) => rows.push(what),
-                Err(error) => panic!("{error}"),
-            }
-            if rows.len() > 9 {
-                return rows;
-            }
+        while let Some((_, row)) = document.next().unwrap()
+            && rows.len() < 10
+        {
+            rows.push(row.map_or_else(|what| what, |row| Value::from(row).to_string()));
         }
+        rows
     }
 
     #[test]

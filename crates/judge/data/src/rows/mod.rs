@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::schema::PROMPT;
 use crate::{Error, Result};
 use format::{Compression, disguise};
-use json::{Document, Failure, Items};
+use json::{Document, Failure};
 use jsonl::Lines;
 use limits::{UnpackedReader, ValueBudget};
 use parquet::ParquetRows;
@@ -51,8 +51,7 @@ pub struct Rows {
 
 enum Supply {
     Lines(Lines),
-    Items(Items),
-    Objects { rows: std::vec::IntoIter<Row>, number: usize },
+    Document(Document),
     Separated(Box<Separated>),
     Parquet(Box<ParquetRows>),
 }
@@ -94,44 +93,37 @@ impl Rows {
         let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
         let file = open_regular(path).map_err(|error| io(error.into()))?;
         let values = ValueBudget::of(file.metadata().map_err(io)?.len());
+        if format.form == Form::Parquet {
+            let rows = ParquetRows::open(file, wanted, further).map_err(|problem| {
+                Error::file(path, format!("not a readable parquet file: {problem}"))
+            })?;
+            return Ok(Self {
+                columns: rows.columns().take(MAX_NAMES).collect(),
+                ..Self::new(Supply::Parquet(Box::new(rows)), path, values)
+            });
+        }
+        let mut reader = unpacked(file, format.compression).map_err(io)?;
+        let beginning = reader.fill_buf().map_err(io)?;
+        if let Some(what) = disguise(beginning) {
+            return Err(Error::file(path, what));
+        }
+        let is_array = is_array_of_objects(beginning);
+        let mut columns = Vec::new();
         let supply = match format.form {
-            Form::Parquet => {
-                let rows = ParquetRows::open(file, wanted, further).map_err(|problem| {
-                    Error::file(path, format!("not a readable parquet file: {problem}"))
-                })?;
-                return Ok(Self {
-                    columns: rows.columns().take(MAX_NAMES).collect(),
-                    ..Self::new(Supply::Parquet(Box::new(rows)), path, values)
-                });
-            }
-            Form::Lines => {
-                let mut reader = unpacked(file, format.compression).map_err(io)?;
-                check_lines(path, reader.fill_buf().map_err(io)?)?;
-                Supply::Lines(Lines::new(reader))
-            }
             Form::Separated(delimiter) => {
-                let mut reader = unpacked(file, format.compression).map_err(io)?;
-                if let Some(what) = disguise(reader.fill_buf().map_err(io)?) {
-                    return Err(Error::file(path, what));
-                }
                 let rows = Separated::open(reader, delimiter);
-                Supply::Separated(Box::new(rows.map_err(|problem| Error::file(path, problem))?))
+                let rows = rows.map_err(|problem| Error::file(path, problem))?;
+                columns = rows.columns().take(MAX_NAMES).collect();
+                Supply::Separated(Box::new(rows))
             }
             Form::Document => {
-                let mut reader = unpacked(file, format.compression).map_err(io)?;
-                if let Some(what) = disguise(reader.fill_buf().map_err(io)?) {
-                    return Err(Error::file(path, what));
-                }
-                match Document::open(reader).map_err(|failure| failed(path, failure))? {
-                    Document::Items(items) => Supply::Items(items),
-                    Document::Rows(rows) => Supply::Objects { rows, number: 0 },
-                    Document::Lines(lines) => Supply::Lines(lines),
-                }
+                Supply::Document(Document::open(reader).map_err(|failure| failed(path, failure))?)
             }
-        };
-        let columns = match &supply {
-            Supply::Separated(rows) => rows.columns().take(MAX_NAMES).collect(),
-            _ => Vec::new(),
+            _ if is_array => {
+                let what = "is a JSON array, not JSON lines: its name must end in .json";
+                return Err(Error::file(path, what));
+            }
+            _ => Supply::Lines(Lines::new(reader)),
         };
         Ok(Self { columns, ..Self::new(supply, path, values) })
     }
@@ -139,7 +131,7 @@ impl Rows {
     /// Raises the limit on rows from 32 MiB to `bytes`, but not in JSON documents.
     pub(crate) fn allow_rows_of(&mut self, bytes: usize) {
         self.values.row_bytes = bytes;
-        if let Supply::Lines(lines) = &mut self.supply {
+        if let Supply::Lines(lines) | Supply::Document(Document::Lines(lines)) = &mut self.supply {
             lines.longest = bytes;
         }
     }
@@ -147,9 +139,11 @@ impl Rows {
     /// Word for a row: line, item or row.
     pub fn unit(&self) -> &'static str {
         match self.supply {
-            Supply::Lines(_) => "line",
-            Supply::Items(_) => "item",
-            Supply::Objects { .. } | Supply::Separated(_) | Supply::Parquet(_) => "row",
+            Supply::Lines(_) | Supply::Document(Document::Lines(_)) => "line",
+            Supply::Document(Document::Items(_)) => "item",
+            Supply::Document(Document::Rows(_)) | Supply::Separated(_) | Supply::Parquet(_) => {
+                "row"
+            }
         }
     }
 
@@ -175,12 +169,8 @@ impl Rows {
         let io = |source| Error::Io { path: self.path.clone(), source };
         Ok(match &mut self.supply {
             Supply::Lines(lines) => lines.next().map_err(io)?.map(|row| (lines.number, row)),
-            Supply::Items(items) => items.next().map(|row| (items.number, row)),
+            Supply::Document(document) => document.next().map_err(io)?,
             Supply::Separated(rows) => rows.next().map_err(io)?,
-            Supply::Objects { rows, number } => rows.next().map(|row| {
-                *number += 1;
-                (*number, Ok(row))
-            }),
             Supply::Parquet(rows) => {
                 let row = rows.next().map_err(|problem| {
                     Error::file(&self.path, format!("not a readable parquet file: {problem}"))
@@ -238,23 +228,10 @@ fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>
     })
 }
 
-/// Refuses common formats that are not JSON lines.
-fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
-    if let Some(what) = disguise(beginning) {
-        return Err(Error::file(path, what));
-    }
+/// Whether a file begins as a JSON array of objects, which is not JSON lines.
+fn is_array_of_objects(beginning: &[u8]) -> bool {
     let text = jsonl::without_mark(beginning).trim_ascii_start();
-    // An array of objects.
-    if let Some(rest) = text.strip_prefix(b"[") {
-        let rest = rest.trim_ascii_start();
-        if rest.starts_with(b"{") {
-            return Err(Error::file(
-                path,
-                "is a JSON array, not JSON lines: its name must end in .json",
-            ));
-        }
-    }
-    Ok(())
+    text.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"))
 }
 
 fn failed(path: &Path, failure: Failure) -> Error {
