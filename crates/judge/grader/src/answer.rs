@@ -109,6 +109,34 @@ impl Answer {
         }
     }
 
+    /// Renames as [`Expression::rename`] does; the entries of matrices keep their names.
+    pub fn rename(&mut self, name: &impl Fn(&str) -> Option<Box<str>>) {
+        match self {
+            Self::Quantity(quantity) => quantity.expression.rename(name),
+            Self::Ratio(terms) => terms.iter_mut().for_each(|term| term.expression.rename(name)),
+            Self::List(answers)
+            | Self::Sequence(_, answers)
+            | Self::Set(answers)
+            | Self::Union(answers)
+            | Self::Intersection(answers)
+            | Self::Chain(answers, _) => answers.iter_mut().for_each(|answer| answer.rename(name)),
+            Self::Difference(sets) => {
+                sets.0.rename(name);
+                sets.1.rename(name);
+            }
+            Self::For(answer, domains) => {
+                answer.rename(name);
+                for domain in domains {
+                    match domain {
+                        Domain::Kind(of, _) => *of = name(of).unwrap_or_else(|| of.clone()),
+                        Domain::Condition(condition) => condition.rename(name),
+                    }
+                }
+            }
+            Self::Matrix(_) | Self::Reals | Self::Text(_) => {}
+        }
+    }
+
     /// The answers of a list; any other answer is a list of one.
     pub fn into_list(self) -> Vec<Self> {
         match self {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::answer::{Answer, Domain};
+use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
 use super::super::number_kind::NumberKind;
 use super::super::relation::Relation;
@@ -16,8 +17,9 @@ impl Comparison<'_> {
         gold: &Answer,
         given: &Answer,
     ) -> Result<Option<Rule>, OutOfFuel> {
+        let renamed = with_parameter_of(gold, given);
         let (gold, asked) = parts(gold);
-        let (given, said) = parts(given);
+        let (given, said) = parts(renamed.as_ref().unwrap_or(given));
         for domain in asked {
             let is_same = match domain {
                 Domain::Kind(name, kind) => {
@@ -85,6 +87,43 @@ fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
         Answer::For(answer, domains) => (answer, domains),
         answer => (answer, &[]),
     }
+}
+
+/// The response with the ground truth's name for its parameter: "2k for every integer k" says "2n
+/// for every integer n". None if the names are the same, or not both answers have one parameter.
+fn with_parameter_of(gold: &Answer, given: &Answer) -> Option<Answer> {
+    let (to, from) = (parameter(gold)?, parameter(given)?);
+    if to == from || names(given).contains(to) {
+        return None;
+    }
+    let mut renamed = given.clone();
+    renamed.rename(&|name: &str| -> Option<Box<str>> { (name == from).then(|| to.into()) });
+    Some(renamed)
+}
+
+/// The only name of an answer whose kind its domains give, if the answer is not about that name.
+fn parameter(answer: &Answer) -> Option<&str> {
+    let Answer::For(answer, domains) = answer else { return None };
+    let mut names = domains.iter().filter_map(|domain| match domain {
+        Domain::Kind(name, _) => Some(&**name),
+        Domain::Condition(_) => None,
+    });
+    let name = names.next()?;
+    (names.next().is_none() && !is_about(answer, name)).then_some(name)
+}
+
+/// Whether an answer solves an equation for a name, or bounds something: in "x > 3 for integers x"
+/// the name is asked for.
+fn is_about(answer: &Answer, name: &str) -> bool {
+    let is_asked = match answer {
+        Answer::Chain(sides, relations) => {
+            let is_name = |side: &Answer| side.expression() == Some(&Expression::symbol(name));
+            relations.iter().any(|relation| *relation != Relation::Equal)
+                || sides.iter().any(is_name)
+        }
+        _ => false,
+    };
+    is_asked || answer.parts().0.into_iter().any(|part| is_about(part, name))
 }
 
 /// Whether an answer is itself a condition on a variable, so that the kind of number is a part of
