@@ -4,16 +4,20 @@
 //! Ctrl-C is SIGINT. Schedulers such as Slurm send SIGTERM and SIGUSR1 before they end a job.
 //! Programs get SIGHUP when their terminal is closed.
 
+use crate::messages;
+use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 /// Exit status of a process that was asked to end.
 pub const EXIT_STATUS: u8 = 130;
 /// The words for how the current work winds up, once such work has begun.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
+/// The last sentence of a process that ends before such work has begun.
+static NOTHING_LOST: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Whether SIGINT ends an answer and not the process.
 static CONVERSES: AtomicBool = AtomicBool::new(false);
@@ -59,6 +63,11 @@ pub fn listen() {
 /// user contains `told`, as in "finishing the current step".
 pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
+}
+
+/// Until [`wind_up_first`] the first signal ends the process with this sentence.
+pub fn end_saying(nothing_lost: &'static str) {
+    let _ = NOTHING_LOST.set(nothing_lost);
 }
 
 /// Like [`wind_up_first`], without a message, for work that ends at once.
@@ -108,17 +117,40 @@ pub fn end_with_standard_input() {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink()); // an error is an end, too
         REQUESTED.store(true, Ordering::Relaxed);
         match WINDING_UP.get() {
-            Some(told) => crate::messages::say(&format!("standard input has ended: {told}")),
-            None => std::process::exit(130), // there is nothing to keep yet
+            Some(told) => messages::say(&format!("standard input has ended: {told}")),
+            None => end_before_work(),
         }
     };
     // This fails only for want of threads; then signals still end the process.
     let _ = thread::Builder::new().name("standard input".into()).spawn(wait);
 }
 
+/// Ends the process, which has nothing to keep yet.
+fn end_before_work() -> ! {
+    if let Some(&nothing_lost) = NOTHING_LOST.get() {
+        // If nobody reads standard error, the message blocks, and the end must not wait for it.
+        let (sender, is_said) = mpsc::channel();
+        thread::spawn(move || {
+            if stderr().is_terminal() {
+                messages::say(""); // the live line ends
+            }
+            messages::error(nothing_lost);
+            let _ = sender.send(());
+        });
+        let _ = is_said.recv_timeout(Duration::from_secs(1));
+    }
+    #[cfg(unix)]
+    signals::end_at_once();
+    #[cfg(not(unix))]
+    std::process::exit(130);
+}
+
 #[cfg(unix)]
 mod signals {
-    use super::{ANSWERS, CHILDREN, CONVERSES, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
+    use super::{
+        ANSWERS, CHILDREN, CONVERSES, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP,
+        end_before_work,
+    };
     use crate::messages;
     use crate::standard_output::draw;
     use isentrope_files::is_ignored;
@@ -165,7 +197,7 @@ mod signals {
                 }
                 continue;
             }
-            let Some(told) = WINDING_UP.get() else { end_at_once() };
+            let Some(told) = WINDING_UP.get() else { end_before_work() };
             let before: Option<Instant> = match signal {
                 SIGINT => first,
                 SIGTERM => first_term,
@@ -212,7 +244,7 @@ mod signals {
         }
     }
 
-    fn end_at_once() -> ! {
+    pub fn end_at_once() -> ! {
         if let Some(path) = &*TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = std::fs::remove_file(path); // it may have got its final name by now
         }

@@ -321,6 +321,9 @@ impl ProgressObserver for Watcher {
 
 impl Observer for Watcher {
     fn begins(&mut self, step: u64, steps: u64) {
+        if self.terminal.is_some() {
+            interrupt::wind_up_first("finishing the current step");
+        }
         self.trace.iter_mut().for_each(|trace| trace.begins(step, steps));
     }
 

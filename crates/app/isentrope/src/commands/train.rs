@@ -290,7 +290,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
         manifest::check_same_files(&manifest, ranks)?;
 
         if ranks.is_first() {
-            interrupt::wind_up_first("finishing the current step");
+            interrupt::end_saying(
+                "interrupted before the first step: nothing is lost, --resume starts here again",
+            );
         } else {
             interrupt::wind_up_quietly();
         }

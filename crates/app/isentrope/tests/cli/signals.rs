@@ -1,6 +1,6 @@
 //! Signals that ask a program to end: Ctrl-C, and what a scheduler or a closed terminal sends.
 
-use crate::processes::{heeds_interrupts, send, start, start_heard, wait_until};
+use crate::processes::{heeds_interrupts, send, start, start_heard, until, wait_until};
 use crate::program::{
     Scratch, assert_parts, isentrope, json_lines, lines_of, names, stderr, token_model,
 };
@@ -87,6 +87,24 @@ fn hanging(scratch: &Scratch, command: impl Fn(&str) -> Command) -> Child {
     let mut child = start_heard(command(&verifier));
     wait_until(PATIENCE, &mut child, || Path::new(&asked).exists());
     child
+}
+
+/// There is nothing to save yet, and the evaluation before the first step may take hours.
+#[test]
+fn before_the_first_step_a_run_ends_at_once() {
+    let bench = Bench::train();
+    for signal in ["INT", "TERM"] {
+        let mut child = hanging(&bench.scratch, |verifier| {
+            bench.command(signal, format!("reward.verifier={verifier}"), "")
+        });
+        send(signal, &child);
+        until(PATIENCE, "it goes on", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert_parts(&said, &["error: interrupted before the first step: nothing is lost"]);
+        assert!(!said.contains("finishing the current step"), "{said}");
+    }
 }
 
 /// Only SIGINT after another signal, or SIGTERM again, ends a run at once. A session that ends says
