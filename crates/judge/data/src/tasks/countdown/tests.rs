@@ -2,7 +2,7 @@
 
 use super::*;
 use isentrope_reward::countdown::Operation;
-use isentrope_reward::{Item, Verdict};
+use isentrope_reward::{Item, Verdict, VerifierName};
 use proptest::prelude::*;
 
 fn text(problem: &Problem) -> &str {
@@ -30,7 +30,7 @@ fn judge(problem: &Problem, response: &str) -> Verdict {
         extra_info: &problem.extra_info,
         ..Item::default()
     };
-    isentrope_reward::countdown::Countdown.verify(&item, response).verdict
+    VerifierName::Countdown.verify(&item, response).verdict
 }
 
 /// Whether the target can be reached within the bound, by an exhaustive search that shares no code
