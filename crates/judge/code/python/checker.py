@@ -20,7 +20,7 @@ import threading
 import types
 
 from assertions import MOST_SHOWN, Part, SOLUTION_NAMES
-from prelude import PRELUDE, RECURSION
+from prelude import PRELUDE, RECURSION, beginning
 from pytest_names import TestError
 from run_process import Channel, last_line
 from values import Decoder, Encoder, Malformed, Side, UNREADABLE
@@ -63,7 +63,7 @@ class Checker(Side):
         self.space = module.__dict__
         self.space.update(PRELUDE, __builtins__=builtins, __file__="test.py")
         before = dict(self.space)
-        exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
+        exec(beginning(content["preamble"]), self.space)
         self.preamble = {name for name in self.space if before.get(name, self) is not self.space[name]}
         super().__init__(dict(self.space), "__main__")
         self.asserted = 0  # assertions that the part has come to

@@ -1,4 +1,5 @@
-"""The names that problem sets take for granted, as their own judges put them before every program."""
+"""What stands before every program: the names that problem sets take for granted, as their own judges have
+them, and the beginning of the program that a prompt may be."""
 
 import builtins
 
@@ -42,3 +43,14 @@ def names():
 
 
 PRELUDE = names()
+
+
+def beginning(prompt):
+    """The code of a prompt, or of its head of a function, which has no body yet. A prompt that is no program says
+    in words what to write."""
+    for source in (prompt, f"{prompt.rstrip()}\n    pass\n"):
+        try:
+            return compile(source, "preamble.py", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            pass
+    return compile("", "preamble.py", "exec")

@@ -20,7 +20,7 @@ import sys
 import threading
 import types
 
-from prelude import PRELUDE, RECURSION
+from prelude import PRELUDE, RECURSION, beginning
 from run_process import Channel, last_line, standard_streams
 from values import (BASES, MUTABLE, Decoder, Encoder, Side, are_elements, has_changed, parts,
                     plain_value)
@@ -110,7 +110,7 @@ class Program(Side):
     def __init__(self, channel, content):
         sys.stdin, sys.stdout = open(os.devnull), open(os.devnull, "w", errors="replace")
         module = new_module("solution")
-        execute(content.get("preamble", ""), "preamble.py", module)
+        exec(beginning(content.get("preamble", "")), module.__dict__)
         super().__init__(module.__dict__, "solution")
         self.channel, self.found = channel, {}
         symbols = symtable.symtable(content["program"], "program.py", "exec").get_symbols()
