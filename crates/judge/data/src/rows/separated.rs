@@ -24,7 +24,7 @@ impl Separated {
     /// # Errors
     /// The defect of the first row, as a clause about the file.
     pub(super) fn open(reader: Box<dyn BufRead>, delimiter: u8) -> Result<Self, String> {
-        let limit = RowLimit { reader, left: MAX_ROW };
+        let limit = RowLimit { reader, left: MAX_ROW, last: 0, has_ended: false };
         let mut reader =
             ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(limit);
         let names = reader.byte_headers().map_err(|error| error.to_string())?;
@@ -67,6 +67,17 @@ impl Separated {
     }
 
     fn row(&self) -> Result<Row, String> {
+        // Only within quotation marks has a value a line break, and behind the last of them the
+        // file ends.
+        let input = self.reader.get_ref();
+        let has_break = |value: &[u8]| value.contains(&b'\n');
+        if input.has_ended && input.last != b'"' && self.record.iter().last().is_some_and(has_break)
+        {
+            return Err(
+                "a quotation mark in it is never closed, so that all lines behind it are its"
+                    .into(),
+            );
+        }
         let (found, expected) = (self.record.len(), self.columns.len());
         if found != expected {
             return Err(format!("it has {found} values for {expected} columns"));
@@ -86,11 +97,17 @@ struct RowLimit {
     reader: Box<dyn BufRead>,
     /// Bytes that the row may still have.
     left: usize,
+    /// The latest byte that ends no line.
+    last: u8,
+    has_ended: bool,
 }
 
 impl Read for RowLimit {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
+        self.has_ended = read == 0;
+        let last = buffer[..read].iter().rfind(|byte| !matches!(byte, b'\n' | b'\r'));
+        self.last = last.copied().unwrap_or(self.last);
         self.left = self.left.checked_sub(read).ok_or_else(|| {
             let problem = format!(
                 "a row is longer than {} MiB; a quotation mark may not be closed",
@@ -130,6 +147,22 @@ mod tests {
             assert_eq!(rows(text, delimiter), expected);
         }
         assert!(rows(b"", b',').is_empty() && rows(b"a,b\n", b',').is_empty());
+    }
+
+    #[test]
+    fn a_quotation_mark_that_is_never_closed_is_told() {
+        for (text, bad) in [
+            ("a,b\n1,2\n3,\"4\n5,6\n7,8\n", Some(2)),
+            ("a,b\n\"1,2\n3,4", Some(1)),
+            ("a,b\n1,2\n3,\"4\n5\"\n", None),
+            ("a,b\n1,2\n3,\"4\n5\"", None),
+            ("a,b\n1,2\n3,4", None),
+        ] {
+            let found = rows(text.as_bytes(), b',');
+            let told = found.iter().find_map(|(number, row)| Some((*number, row.as_ref().err()?)));
+            assert_eq!(told.map(|(number, _)| number), bad, "{text}");
+            assert!(told.is_none_or(|(_, problem)| problem.contains("never closed")), "{text}");
+        }
     }
 
     #[test]
