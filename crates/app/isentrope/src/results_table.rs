@@ -158,8 +158,9 @@ fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let _ = writeln!(text, "    {name:20} {old:8.1} % -> {new:.1} %");
     let _ = writeln!(
         text,
-        "    {:20} {value:+8.1} points  {interval}, p-value {p:.4}{how}",
-        "difference"
+        "    {:20} {value:+8.1} points  {interval}, p-value {}{how}",
+        "difference",
+        p_value(*p)
     );
 }
 
@@ -181,5 +182,10 @@ fn compared(
     let _ = writeln!(text, "    {number:20} {old:8.digits$}{unit} -> {new:.digits$}{unit}");
     let _ = writeln!(text, "    {:20} {value:+8.digits$}{of_difference}  {interval}", "difference");
     let _ = writeln!(text, "    {:20} {better} better, {worse} worse, {same} the same", "problems");
-    let _ = writeln!(text, "    {:20} {p:8.4}  ({how})", "p-value");
+    let _ = writeln!(text, "    {:20} {:>8}  ({how})", "p-value", p_value(*p));
+}
+
+/// A p-value, which is never 0.
+fn p_value(p: f64) -> String {
+    if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }

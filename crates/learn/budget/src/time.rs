@@ -276,7 +276,8 @@ impl fmt::Display for Estimate {
         if workload.longest > 0 {
             write!(f, " in updates and {sampling:.0} in sampling")?;
         }
-        write!(f, " measured here)")?;
+        let verdicts = if workload.longest > 0 { ", without verdicts" } else { "" };
+        write!(f, " measured here{verdicts})")?;
         if workload.has_turns {
             write!(f, "; the environment's time, and what several turns take longer, is left out")?;
         }

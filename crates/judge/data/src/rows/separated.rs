@@ -70,9 +70,8 @@ impl Separated {
         // Only within quotation marks has a value a line break, and behind the last of them the
         // file ends.
         let input = self.reader.get_ref();
-        let has_break = |value: &[u8]| value.contains(&b'\n');
-        if input.has_ended && input.last != b'"' && self.record.iter().last().is_some_and(has_break)
-        {
+        let last = self.record.iter().next_back().unwrap_or_default();
+        if input.has_ended && input.last != b'"' && last.contains(&b'\n') {
             return Err(
                 "a quotation mark in it is never closed, so that all lines behind it are its"
                     .into(),

@@ -59,13 +59,15 @@ pub struct Show {
 
 impl Show {
     pub fn run(self) -> Result<()> {
-        let alone = if self.runs.len() == 1 { RESPONSES } else { 0 };
-        let options =
-            PageOptions { metrics: self.metrics, responses: self.responses.unwrap_or(alone) };
+        let responses =
+            |runs: usize| self.responses.unwrap_or(if runs == 1 { RESPONSES } else { 0 });
+        let mut options =
+            PageOptions { metrics: self.metrics, responses: responses(self.runs.len()) };
         if self.follow {
             return follow::follow(&self.runs, &options);
         }
         let runs = Run::read_all(&self.runs)?;
+        options.responses = responses(runs.len());
         let (look, _) = look();
         if self.list {
             return print_lines(&list_metrics(&runs, &look));
