@@ -141,7 +141,7 @@ impl RolloutStatistics {
     pub fn failures_note(&self) -> Option<String> {
         let (count, all, why) = (self.failures, self.responses, self.failure.as_ref()?);
         Some(format!(
-            "the reward failed at {count} of {all} responses: each scores 0, or as little as the \
+            "{count} of {all} responses could not be scored: each scores 0, or as little as the \
              worst of its group; the first: {why}"
         ))
     }
@@ -315,7 +315,7 @@ mod tests {
         statistics.add(&group(&[Some(1.0)], None));
         statistics.check_faults().unwrap();
         let note = statistics.failures_note().unwrap();
-        assert!(note.contains("failed at 2 of 3 responses"), "{note}");
+        assert!(note.contains("2 of 3 responses could not be scored"), "{note}");
         assert!(note.ends_with("the first: made up: ValueError: 3"), "{note}");
         let metrics = recorded(&statistics);
         assert_eq!(metrics.get("reward/mean"), Some(1.0 / 3.0), "they are not left out");

@@ -146,7 +146,7 @@ fn a_response_at_which_the_reward_fails_is_worth_the_worst_of_its_group() {
     let alone = dirs.path().join("alone");
     let ran = run(&recipe, &alone, 1, patient(1), &|_, _, _, _| {});
     assert_eq!(ran.errors, [None]);
-    for what in ["the reward failed at ", "of 48 responses failed to be judged"] {
+    for what in [" responses could not be scored: ", "of 48 responses failed to be judged"] {
         let is_told = |note: &String| note.contains(what) && note.contains("ValueError: of ");
         assert!(ran.notes.iter().any(is_told), "{what}: {:?}", ran.notes);
     }

@@ -31,6 +31,7 @@ fn examples_and_chats_are_learnt() {
     for (name, file) in [("pairs", &pairs), ("chats", &chats)] {
         let sets = format!("data.files={file} sft.eval_files={file}");
         let said = succeed(bench.command(name, sets, ""));
+        assert_parts(&said, &["sft.eval_files names ", "as data.files does"]);
         // The chats' template ends turns with another token than the model's own.
         assert_eq!(said.contains("20 of the first 20 examples"), name == "chats", "{said}");
         assert_eq!(said.contains(r#"set eval.stop = ["<|im_end|>"]"#), name == "chats", "{said}");

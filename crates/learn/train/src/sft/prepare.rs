@@ -120,6 +120,14 @@ impl TrainingRecipe for Recipe {
         if recipe.eval.every == 0 && !recipe.sft.eval_files.is_empty() {
             notes.push("sft.eval_files has no effect: eval.every is 0".into());
         }
+        let is_learnt = |file: &&PathBuf| recipe.data.files.contains(file);
+        if let Some(file) = recipe.sft.eval_files.iter().find(is_learnt) {
+            notes.push(format!(
+                "sft.eval_files names {}, as data.files does: eval/loss says nothing of other \
+                 examples",
+                file.display()
+            ));
+        }
         let rate = recipe.optimizer.learning_rate;
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.warning(rate)));
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);

@@ -33,7 +33,10 @@ impl BenchmarkPlan {
         let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();
         let limit = eval.limit.map_or(usize::MAX, |limit| limit as usize);
-        let (problems, mut report) = found.problems(limit, &verifier)?;
+        let (problems, mut report) = found.problems(limit, &verifier).map_err(|error| {
+            // The error names the key of recipes.
+            anyhow!("{}", error.to_string().replace("eval.problems is", "--limit is"))
+        })?;
         let decoding = Decoding {
             samples: eval.n.map_or(decoding.samples, |n| n as usize),
             temperature: eval.drawing.temperature(decoding),

@@ -89,7 +89,11 @@ pub fn dry_run<R: TrainingRecipe>(
             (needs + &comment(&room.line()), Ok(()))
         }
         // The recipe may be for a machine with the device.
-        Target::Device(Err(error)) => (comment(&crate::sentence(&error)), Err(error)),
+        Target::Device(Err(error)) => {
+            let said = crate::sentence(&error);
+            let planned = "--gpu NAME or --gpu-memory GB plans for a GPU that is not here.";
+            (comment(&format!("{said} {planned}")), Err(error))
+        }
     };
     if share.count > 1 {
         let shards = share.shards.map(|shards| format!("; {shards}")).unwrap_or_default();
