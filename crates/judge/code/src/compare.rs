@@ -1,7 +1,6 @@
 //! Decides whether a program's output, or a function's return value, equals the expected one.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde_json::{Number, Value};
 
@@ -20,29 +19,6 @@ pub enum Numbers {
     /// much, or by this share of an expected number above 1: |a - b| <= t max(1, |b|). Other
     /// integers must be equal.
     Within(f64),
-}
-
-/// The first place where an output is not as expected.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// The line, from 1; none if two values of a function differ.
-    pub line: Option<usize>,
-    /// The expected text; none if the output should have ended.
-    pub expected: Option<String>,
-    /// The text found; none if the output has ended.
-    pub found: Option<String>,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values are shown as JSON, which already quotes texts.
-        let as_it_is = if self.line.is_some() { quoted } else { shorten };
-        let shown = |text: &Option<String>| text.as_deref().map_or("nothing".into(), as_it_is);
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        write!(f, "expected {}, found {}", shown(&self.expected), shown(&self.found))
-    }
 }
 
 /// A text in one line, cut where it is long.
@@ -68,8 +44,8 @@ fn quoted(text: &str) -> String {
 /// Compares what a program printed with what it should have printed, line by line. Space at the end
 /// of lines and empty lines at the end of the text do not count. Unless numbers are compared by
 /// their text, the words of a line are compared one by one, so that space between them does not
-/// count either.
-pub fn output(expected: &str, printed: &str, numbers: Numbers) -> Result<(), Difference> {
+/// count either. An error says where they differ.
+pub fn output(expected: &str, printed: &str, numbers: Numbers) -> Result<(), String> {
     let (mut expected, mut printed) = (lines(expected), lines(printed));
     for line in 1.. {
         let (expected, printed) = (expected.next(), printed.next());
@@ -77,8 +53,9 @@ pub fn output(expected: &str, printed: &str, numbers: Numbers) -> Result<(), Dif
             (None, None) => break,
             (Some(expected), Some(printed)) if same_line(expected, printed, numbers) => {}
             _ => {
-                let (expected, found) = (expected.map(str::to_owned), printed.map(str::to_owned));
-                return Err(Difference { line: Some(line), expected, found });
+                let shown = |line: Option<&str>| line.map_or("nothing".into(), quoted);
+                let (expected, found) = (shown(expected), shown(printed));
+                return Err(format!("line {line}: expected {expected}, found {found}"));
             }
         }
     }
@@ -171,13 +148,14 @@ impl<'a> Decimal<'a> {
 }
 
 /// Compares what a function returned with what it should have returned, as Python's `==` does: 1,
-/// 1.0 and `True` are equal. The values are JSON, so tuples are lists and keys are texts.
-pub fn value(expected: &Value, found: &Value, numbers: Numbers) -> Result<(), Difference> {
+/// 1.0 and `True` are equal. The values are JSON, so tuples are lists and keys are texts. An error
+/// shows both.
+pub fn value(expected: &Value, found: &Value, numbers: Numbers) -> Result<(), String> {
     if same_value(expected, found, numbers) {
         return Ok(());
     }
-    let text = |value: &Value| Some(value.to_string());
-    Err(Difference { line: None, expected: text(expected), found: text(found) })
+    let shown = |value: &Value| shorten(&value.to_string());
+    Err(format!("expected {}, found {}", shown(expected), shown(found)))
 }
 
 fn same_value(expected: &Value, found: &Value, numbers: Numbers) -> bool {
@@ -258,9 +236,8 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let difference = |expected: &str, printed: &str| {
-            output(expected, printed, Numbers::Exact).unwrap_err().to_string()
-        };
+        let difference =
+            |expected: &str, printed: &str| output(expected, printed, Numbers::Exact).unwrap_err();
         assert_eq!(difference("1\n2\n", "1\n3\n"), "line 2: expected \"2\", found \"3\"");
         assert_eq!(difference("1 2", "1\t2"), "line 1: expected \"1 2\", found \"1\\t2\"");
         assert_eq!(difference("1\n2\n", "1\n"), "line 2: expected \"2\", found nothing");
@@ -270,7 +247,7 @@ mod tests {
             format!("line 1: expected \"\\u{{1b}}[2J\", found \"{}\"...", "x".repeat(80))
         );
         let of_values = value(&json!([1, 2]), &json!("a"), Numbers::Exact).unwrap_err();
-        assert_eq!(of_values.to_string(), "expected [1,2], found \"a\"");
+        assert_eq!(of_values, "expected [1,2], found \"a\"");
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn run_scripts(
         let (printed, end) = runner.script(program, input, limits);
         let result = match Verdict::of_end(end) {
             Some(verdict) => Err(verdict),
-            None => compare::output(output, &printed, numbers).map_err(wrong),
+            None => compare::output(output, &printed, numbers).map_err(Verdict::WrongAnswer),
         };
         if tally.add(result).is_break() {
             return;
@@ -143,17 +143,13 @@ fn run_calls(
     });
 }
 
-fn wrong(difference: compare::Difference) -> Verdict {
-    Verdict::WrongAnswer(difference.to_string())
-}
-
 /// Ok if any result is Ok; otherwise the first difference.
-fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> Result<(), Verdict> {
+fn first_ok(results: impl Iterator<Item = Result<(), String>>) -> Result<(), Verdict> {
     let mut first = None;
     for result in results {
         match result {
             Ok(()) => return Ok(()),
-            Err(difference) => first = first.or(Some(wrong(difference))),
+            Err(difference) => first = first.or(Some(Verdict::WrongAnswer(difference))),
         }
     }
     Err(first.unwrap_or(Verdict::Fault("a call has no expected value".into())))
