@@ -125,6 +125,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-equal-entropy-0.15.toml"
     "experiments/countdown-equal-entropy-trials.toml"
     "experiments/countdown-equal-entropy.toml"
+    "experiments/countdown-filter.toml"
     "experiments/countdown-held.toml"
     "experiments/countdown-horizon.toml"
     "experiments/countdown-kl-cov-dose-test.toml"
