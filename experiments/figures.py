@@ -202,6 +202,7 @@ PICTURES = {
     "countdown-estimators": (law, {"countdown-law": ["grpo", "rloo", "reinforce", "on-policy", "base-brief", "base-early", "prime"]}),
     "autopilot": (autopilot, {"countdown-autopilot": None}),
     "countdown-temperature": (frontier, {"countdown-temperature": None}),
+    "countdown-horizon": (methods, {"countdown-horizon": None}),
     "countdown-doses": (doses_paid, {"countdown-doses": None}),
     "smollm2-law": (law, {"smollm2-methods": None}),
     "qwen2.5-coder-1.5b": (seeds, {"qwen2.5-coder-1.5b": ["grpo", "kl-cov", "clip-cov"]}),
