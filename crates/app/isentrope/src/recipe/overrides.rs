@@ -52,12 +52,10 @@ pub fn keys(path: &str) -> Option<Vec<String>> {
 
 fn value(text: &str, at: &str) -> Result<Value> {
     let is_word = !text.starts_with(['"', '\'', '[', '{']);
-    // LaTeX's commands, \ne, go on in small letters.
-    let is_break = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_lowercase());
-    if is_word && text.split("\\n").skip(1).any(is_break) {
+    if is_word && text.contains(r"\n") {
         bail!(
-            "{at}: \\n stands for a line break within double quotes alone; put them around the \
-             value, and single ones around the whole: --set 'KEY=\"...\\n...\"'"
+            "{at}: a line break is \\n within double quotes, --set 'KEY=\"...\\n...\"'; put single \
+             quotes around a value with these two letters"
         );
     }
     let word = || Value::Scalar(toml::Value::String(text.to_owned()));
