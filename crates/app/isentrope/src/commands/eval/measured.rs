@@ -34,8 +34,12 @@ impl BenchmarkPlan {
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();
         let limit = eval.limit.map_or(usize::MAX, |limit| limit as usize);
         let (problems, mut report) = found.problems(limit, &verifier).map_err(|error| {
-            // The error names the key of recipes.
-            anyhow!("{}", error.to_string().replace("eval.problems is", "--limit is"))
+            // The number of a built-in task's problems is a recipe's key in the error.
+            let said = error.to_string();
+            match said.contains("eval.problems is") {
+                true => anyhow!("{}", said.replace("eval.problems is", "--limit is")),
+                false => error.into(),
+            }
         })?;
         let decoding = Decoding {
             samples: eval.n.map_or(decoding.samples, |n| n as usize),
