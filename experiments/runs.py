@@ -17,7 +17,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs/paper/results"
 
 # The metrics that the pictures and the tables of docs/paper/results.md need.
 KEPT = re.compile(
-    r"policy/entropy|theory/.+|cov/(fraction|coefficient|mean|gradient_share|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
+    r"policy/entropy|rollout/groups|theory/.+|cov/(fraction|coefficient|mean|gradient_share|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
     r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps|entropy_initial_states|kl_initial)"
 )
 
