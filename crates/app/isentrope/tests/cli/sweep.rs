@@ -335,6 +335,7 @@ fn plan_all(of_pages: bool) -> usize {
         ("\"runs/countdown-direct-base/checkpoints/step-000120\"", "\"assets/countdown-base\""),
         ("\"runs/countdown-brief-base/checkpoints/step-000120\"", "\"./assets/countdown-base\""),
         ("\"runs/countdown-early-base/checkpoints/step-000040\"", "\"assets/countdown-base/\""),
+        ("\"runs/countdown-able-base/checkpoints/step-000240\"", "\"assets/countdown-base\""),
     ];
     for directory in ["recipes", "experiments"] {
         let directory = PathBuf::from(scratch.path(directory));
