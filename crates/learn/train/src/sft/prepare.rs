@@ -120,7 +120,7 @@ impl TrainingRecipe for Recipe {
         if recipe.eval.every == 0 && !recipe.sft.eval_files.is_empty() {
             notes.push("sft.eval_files has no effect: eval.every is 0".into());
         }
-        // Of a data set, examples are of one split and held-out ones of another.
+        // Examples of a data set are of one split, held-out ones of another.
         let is_learnt = |file: &&PathBuf| file.is_file() && recipe.data.files.contains(file);
         if let Some(file) = recipe.sft.eval_files.iter().find(is_learnt) {
             notes.push(format!(
